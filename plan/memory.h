@@ -22,9 +22,15 @@ struct memory_map {
     uint64_t grad_in_bytes, grad_out_bytes; /* of one buffer, the largest of the resident stages */
     uint64_t temp_bytes, scratch_bytes;
     uint32_t n_blocks;          /* gradient buffers of each resident stage (max block + 1) */
-    uint64_t reduce_bytes;      /* receive buffers of REDUCE */
-    uint64_t loader_bytes;      /* read-ahead of images and labels */
-    uint64_t snapshot_bytes;    /* checkpoint staging */
+    /* Receive buffers of REDUCE: over the resident stages, in their order, copies - 1
+     * times the bytes of the blocks that this rank owns (plan_shards). */
+    uint64_t reduce_bytes;
+    /* Read-ahead: LOADER_DEPTH buffers for the largest micro-batch of all programs; of
+     * images (with a first stage) and labels (with a last one), each rounded up to 64. */
+    uint64_t loader_bytes;
+    /* Staging of a checkpoint: the largest parameter tensor of the resident stages in its
+     * canonical layout, rounded up to 64. */
+    uint64_t snapshot_bytes;
     struct rank_memory total;
 };
 

@@ -57,7 +57,7 @@ struct plan_edge {
 struct rank_memory {
     uint64_t weights_bytes;     /* parameters and second layouts */
     uint64_t gradients_bytes;   /* all gradient buffers */
-    uint64_t optimizer_bytes;   /* owned shard of optimizer state */
+    uint64_t optimizer_bytes;   /* owned blocks times states: SGD 1 (momentum 0 too), Adam 2 */
     uint64_t activations_bytes; /* slots */
     uint64_t buffers_bytes;     /* gradient send and receive, reduction, loader, checkpoint */
     uint64_t workspace_bytes;   /* temporaries and operator scratch */
@@ -99,10 +99,12 @@ uint32_t plan_resident(const struct plan *plan, uint32_t rank, uint32_t ret_stag
  * they own; returns their number. */
 uint32_t plan_copies(const struct plan *plan, uint32_t stage, uint32_t *ret_ranks, uint32_t max_ranks);
 
-/* Which copy (index into plan_copies) owns parameter tensor t of a stage, for
- * k copies: tensors in canonical order are dealt in contiguous runs of about
- * equal padded bytes. tensor_bytes[n]: padded bytes; ret_first[k+1]: first
- * tensor of each owner. */
-void plan_shards(const uint64_t *tensor_bytes, uint32_t n, uint32_t k, uint32_t *ret_first);
+/* Which copy (index into plan_copies) owns what of a stage, for k copies: the
+ * parameter blocks of the stage's nodes (a block never splits: facts know
+ * nothing finer) are dealt in node order in contiguous runs of about equal
+ * padded bytes. block_bytes[n]: op_facts.param_bytes of each node of the stage,
+ * those without parameters included; ret_first[k+1]: first node of each owner,
+ * counted from the stage's first. */
+void plan_shards(const uint64_t *block_bytes, uint32_t n, uint32_t k, uint32_t *ret_first);
 
 #endif

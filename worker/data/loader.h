@@ -24,6 +24,8 @@ struct loader_item {
     uint64_t first;
     uint32_t n;
     bool is_eval;
+    bool has_images, has_labels; /* what is wanted of this one: a rank of a mirrored pair
+                                    reads images for one chain and labels for the other */
 };
 
 /* The sequence of items, asked for in order; false: no more. Called in the
@@ -32,7 +34,7 @@ typedef bool (*loader_sequence_fn)(void *arg, uint64_t i, struct loader_item *re
 
 struct loader_config {
     struct dataset *train, *eval; /* borrowed; eval may be NULL */
-    bool has_images, has_labels;  /* what this rank needs */
+    bool has_images, has_labels;  /* what any item of this rank wants */
     bool is_f64;                  /* images as double, else float */
     bool is_flip, is_shift;
     double mean, std;
@@ -52,7 +54,7 @@ int loader_create(const struct loader_config *config, struct loader **ret_loader
 void loader_destroy(struct loader *loader);
 
 /* Waits for item i (ascending) and lends its images [n][c][h][w] and labels
- * [n] until loader_release(i). GEMS_E_DATA: a sample could not be read. */
+ * [n] (NULL: not wanted) until loader_release(i). GEMS_E_DATA: a sample could not be read. */
 int loader_next(struct loader *loader, uint64_t i, const void **ret_images, const uint32_t **ret_labels,
                 struct gems_error *err);
 void loader_release(struct loader *loader, uint64_t i);

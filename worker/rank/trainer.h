@@ -45,10 +45,11 @@ struct trainer_events {
     /* After each step, and after an evaluation pass (is_eval); only on ranks
      * that hold a last stage: the sums of its own micro-batches. */
     int (*step)(void *arg, const struct trainer_step *step);
-    /* After each step on every rank. Whether to write a checkpoint beyond those
-     * of the spec or to stop must be equal on all ranks: rank 0's answer is
-     * spread with the step's REDUCE (control message) and takes effect one step
-     * later. */
+    /* After each step but the last, on rank 0 only. Whether to write a checkpoint
+     * beyond those of the spec or to stop must be the same decision on all ranks:
+     * the answer after step s goes to every rank as a message of 8 bytes with
+     * TAG_CONTROL, and all of them act on it after step s + 1. So nobody waits for
+     * it, and the answers of one run form one sequence. NULL: TRAINER_GO_ON. */
     enum trainer_wish { TRAINER_GO_ON, TRAINER_CHECKPOINT, TRAINER_CHECKPOINT_AND_STOP } (*wish)(void *arg);
     /* A checkpoint is due after `step`: begin, then tensor() for each tensor
      * this rank owns, then end. data is valid during the call only. */
