@@ -1,1 +1,19 @@
-# worker/backend
+# worker/backend: what a device library offers to a rank. ref is always built.
+noinst_LIBRARIES += libbackend.a
+libbackend_a_SOURCES = \
+    %D%/backend.h \
+    %D%/backends.h \
+    %D%/host.c %D%/host.h \
+    %D%/loss.inc \
+    %D%/registry.c \
+    %D%/vector.inc \
+    %D%/ref/conv.inc \
+    %D%/ref/dense.inc \
+    %D%/ref/elementwise.inc \
+    %D%/ref/kernels.h \
+    %D%/ref/kernels.inc \
+    %D%/ref/kernels_f32.c \
+    %D%/ref/kernels_f64.c \
+    %D%/ref/norm.inc \
+    %D%/ref/pool.inc \
+    %D%/ref/ref.c
