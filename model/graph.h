@@ -28,7 +28,8 @@ enum op_kind {
     OP_AVGPOOL,   /* padding is not counted */
     OP_FLATTEN,   /* [c][h][w] to a vector in that order */
     OP_DENSE,     /* y = W x + b on a flat vector; optionally ReLU (is_relu) */
-    OP_LOSS,      /* softmax and cross-entropy with the sample's label */
+    OP_LOSS,      /* softmax and cross-entropy with the sample's label; its out shape is
+                     one flat value, but no tensor is written */
     OP_KIND_COUNT
 };
 
@@ -42,10 +43,10 @@ struct shape {
 struct node {
     enum op_kind kind;
     char name[MODEL_NAME_BYTES]; /* unique; tensors are called NAME.weight */
-    uint32_t layer;              /* unit of the cut; never decreases along the list */
+    uint32_t layer;              /* unit of the cut; from 0, grows by 0 or 1 along the list */
     uint32_t n_inputs;
     uint32_t inputs[MODEL_MAX_INPUTS]; /* node indexes */
-    struct shape out;                  /* filled by shape inference */
+    struct shape out;                  /* filled by shape inference; given for OP_INPUT */
     uint32_t k;                        /* OP_CONV, OP_DENSE: outputs */
     uint32_t r, s;                     /* filter or window */
     uint32_t stride_h, stride_w, pad_h, pad_w; /* pads on both sides alike */
@@ -94,7 +95,8 @@ void graph_fini(struct graph *graph); /* also of a zeroed or half-built graph */
 int graph_add(struct graph *graph, const struct node *node, struct gems_error *err);
 
 /* Checks all invariants of a graph that came from outside: order, arity,
- * layers, names, sizes (no product above 2^40), one input, one loss last. */
+ * layers, names, sizes (no product above 2^40), one input, one loss last, and
+ * a reader for every other output. */
 int graph_check(const struct graph *graph, struct gems_error *err);
 
 /* Deep copy; *ret_copy must be zeroed or uninitialised. */
@@ -128,7 +130,8 @@ int op_from_name(const char *name);
 /* What the backward pass of a node reads (enum as bit mask). */
 enum op_needs { NEED_X = 1, NEED_Y = 2, NEED_KEPT = 4, NEED_DY = 8 };
 
-/* Mask of what backward of this node needs besides dy. NEED_KEPT is memory
+/* Mask of what backward of this node reads; NEED_DY is in it for all kinds but
+ * the input and the loss. NEED_KEPT is memory
  * that the back end fills in forward (batch statistics, masks, pool indexes,
  * probabilities); how many bytes, the back end says. */
 unsigned node_backward_needs(const struct node *node);
