@@ -1,0 +1,37 @@
+/* What the families of the zoo share. Internal to model/. */
+#ifndef GEMS_MODEL_ZOO_BUILD_H
+#define GEMS_MODEL_ZOO_BUILD_H
+
+#include "model/zoo.h"
+
+/* A graph under construction. The first error stays; later calls do nothing,
+ * so that a family reads as the list of its operators. */
+struct zoo_builder {
+    struct graph *graph;
+    struct gems_error *err;
+    int status;
+    uint32_t layer;                /* of the nodes to come */
+    char prefix[MODEL_NAME_BYTES]; /* "stack0.block1", before the name of each node */
+};
+
+/* All return the index of the new node (0 after an error). A name is
+ * PREFIX.part; part may carry a number n >= 0: conv and 1 give "conv1". */
+enum { ZOO_NO_NUMBER = -1 };
+uint32_t zoo_input(struct zoo_builder *b, const struct zoo_spec *spec);
+uint32_t zoo_conv(struct zoo_builder *b, const char *part, int number, uint32_t x, uint32_t k,
+                  uint32_t window, uint32_t stride, uint32_t pad_h, uint32_t pad_w);
+uint32_t zoo_batchnorm(struct zoo_builder *b, const char *part, int number, uint32_t x);
+uint32_t zoo_relu(struct zoo_builder *b, const char *part, int number, uint32_t x);
+uint32_t zoo_add(struct zoo_builder *b, const char *part, uint32_t x0, uint32_t x1);
+uint32_t zoo_pool(struct zoo_builder *b, enum op_kind kind, const char *part, int number,
+                  uint32_t x, uint32_t window_h, uint32_t window_w);
+uint32_t zoo_flatten(struct zoo_builder *b, const char *part, uint32_t x);
+uint32_t zoo_dense(struct zoo_builder *b, const char *part, int number, uint32_t x, uint32_t k);
+uint32_t zoo_loss(struct zoo_builder *b, uint32_t x);
+
+/* The families. Each checks its own keys of the spec. */
+int zoo_resnet(struct zoo_builder *b, const struct zoo_spec *spec);
+int zoo_mlp(struct zoo_builder *b, const struct zoo_spec *spec);
+int zoo_lenet(struct zoo_builder *b, const struct zoo_spec *spec);
+
+#endif
