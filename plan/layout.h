@@ -36,13 +36,19 @@ enum step_kind {
     STEP_COPY      /* dx[0] = x[0], tensor of node's output */
 };
 
+/* Unused places are NONE. A place of a backward step may be read and written by
+ * one step only where the two are the same tensor: dx of STEP_ADD, and dx of an
+ * OP_RELU or OP_ADD in place of dy. OP_ADD with ReLU gets one dx placed, dx of the
+ * other input being equal and shared. Node 0 has no step; `images` is its tensor. */
 struct layout_step {
     enum step_kind kind;
     uint32_t node;
     struct place x[MODEL_MAX_INPUTS], y, kept, dy, dx[MODEL_MAX_INPUTS];
 };
 
-/* Place of one edge that enters or leaves the stage. */
+/* Place of one edge that enters or leaves the stage. A stage that only adds to
+ * the gradient of a tensor on its way back (plan_grad_stage) has the later
+ * stage's edge among its output edges with act NONE: nothing is sent forward. */
 struct layout_edge {
     uint32_t edge;     /* index into plan's edges */
     struct place act;  /* in SLOT */
@@ -61,7 +67,8 @@ struct layout {
     uint64_t scratch_bytes; /* largest of the nodes */
 };
 
-/* Nodes of stage `stage` of the plan (stage_node and edges must be filled). */
+/* Nodes of stage `stage` of the plan (stage_node and edges must be filled).
+ * facts: of the stage's nodes and of those whose output enters it. */
 int layout_make(const struct graph *graph, const struct plan *plan, uint32_t stage, const struct facts *facts,
                 bool is_eval, struct layout *ret_layout, struct gems_error *err);
 void layout_fini(struct layout *layout);

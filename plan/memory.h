@@ -41,4 +41,10 @@ int memory_map_make(const struct graph *graph, const struct job_spec *spec, cons
                     struct gems_error *err);
 void memory_map_fini(struct memory_map *map);
 
+/* The RECV at items[i] of the rank's list may be posted once the instruction
+ * at the returned index is done (SEND: sent): the last one before i that uses
+ * memory under the receive's own. -1: at the start of the step. Slots of one
+ * rank overlap, so the slot number alone does not tell. */
+int64_t memory_recv_after(const struct memory_map *map, const struct instr_list *list, uint32_t i);
+
 #endif

@@ -48,6 +48,11 @@ struct plan_device {
     uint32_t threads;
 };
 
+/* A tensor read in a later stage: one edge for each stage that reads it. The
+ * tensor goes straight to each of them. Its gradient is summed from the last
+ * reader to the first (model/backward.h), so with several edges of one node the
+ * gradient goes from to_stage to the next lower to_stage, which adds its part,
+ * and from the lowest one to from_stage. */
 struct plan_edge {
     uint32_t node; /* whose output */
     uint16_t from_stage, to_stage;
@@ -73,7 +78,7 @@ struct plan {
     uint32_t stage_node[SPEC_MAX_STAGES + 1]; /* first node of each stage; [n_stages] = n_nodes */
     uint32_t n_edges;
     struct plan_edge *edges; /* owned; by (node, to_stage) */
-    uint64_t n_train, n_eval; /* samples of an epoch */
+    uint64_t n_train, n_eval; /* samples of an epoch; evaluation too goes in steps of `batch` */
     uint64_t steps_per_epoch, steps_total;
     /* Programs: full step; last step of an epoch if it is shorter; the same
      * for evaluation. n_ranks is 0 in those that the job does not need. */
@@ -86,6 +91,9 @@ struct plan {
 };
 
 void plan_fini(struct plan *plan); /* also of a zeroed one */
+
+/* Stage to which the gradient of an edge goes. */
+uint32_t plan_grad_stage(const struct plan *plan, uint32_t edge);
 
 /* Rank that holds stage s of a chain of a group: direct chain s, mirrored
  * chain P-1-s, plus group * P. */

@@ -12,8 +12,18 @@
  *
  * A rank executes its list in order. SEND and RECV do not block the list:
  * SEND hands the tensor over when the instruction before it is done; a RECV
- * is posted as soon as its memory is free (see exec), and the instruction
- * that needs the tensor waits for it.
+ * is posted as soon as its memory is free (memory_recv_after), and the
+ * instruction that needs the tensor waits for it. An instruction that writes
+ * memory which is still being sent waits for the end of that send; LOAD and
+ * FORWARD into a slot wait for everything that used memory under it.
+ * SEND and RECV stand directly behind and before the instruction that makes
+ * or needs the tensor, sends first: so a rank that waits has handed over all
+ * that it owes.
+ *
+ * Lifetimes. Of a slot: from its first RECV or LOAD to the end of its last
+ * instruction before the next RECV or LOAD of another micro-batch (BACKWARD, or
+ * in evaluation EVALUATE and the sends behind it). GRAD_IN buffer: from
+ * RECV_GRAD to BACKWARD. GRAD_OUT: from BACKWARD to the end of SEND_GRAD.
  */
 #ifndef GEMS_PLAN_PROGRAM_H
 #define GEMS_PLAN_PROGRAM_H
@@ -35,8 +45,11 @@ enum instr_op {
     INSTR_RECV_ACT,  /* edge's tensor into slot, from peer */
     INSTR_SEND_GRAD, /* gradient of an input edge, to peer; buffer index `slot` */
     INSTR_RECV_GRAD, /* gradient of an output edge, from peer; buffer index `slot` */
-    INSTR_COMBINE,   /* gradient buffer `block` += gradient buffer `slot`, one stage, local */
-    INSTR_REDUCE,    /* gradients of a stage: shards to their owners, summed there in fixed order */
+    INSTR_COMBINE,   /* gradient buffer `block` += gradient buffer `slot`, one stage, local; buffer 0
+                        of a stage holds the rank's sum when all backwards are done */
+    INSTR_REDUCE,    /* gradients of a stage: shards to their owners, summed there in fixed order;
+                        `microbatch` is a mask: bit c, copy c (plan_copies) has gradients in this
+                        step, in its buffer 0. Others send nothing and own their shard all the same */
     INSTR_UPDATE,    /* optimizer on the owned shard of a stage */
     INSTR_GATHER,    /* updated shards of a stage to all its copies */
     INSTR_EVALUATE,  /* in evaluation programs: FORWARD with running statistics */
@@ -93,5 +106,11 @@ uint64_t program_tag(enum tag_kind kind, uint32_t chain, uint32_t edge, uint32_t
  * block b holds [ceil(bN/G), ceil((b+1)N/G)); a block may be empty if N < G. */
 uint32_t gradient_block(uint32_t microbatch, uint32_t n_microbatches, uint32_t n_blocks);
 uint32_t gradient_block_first(uint32_t block, uint32_t n_microbatches, uint32_t n_blocks);
+
+/* The tree over the blocks, the order of every sum of gradients: n > 1 blocks
+ * are the sum of the first gradient_split(n) of them, the largest power of two
+ * below n, and the rest. A part without micro-batches adds nothing: the sum is
+ * then the other part. */
+uint32_t gradient_split(uint32_t n_blocks);
 
 #endif

@@ -45,7 +45,8 @@ struct train_spec {
     uint64_t steps;  /* 0: epochs given */
     uint32_t batch;  /* samples of one optimizer step, over everything */
     enum optimizer optimizer;
-    double lr, momentum, weight_decay, beta1, beta2, eps;
+    double lr; /* 0: auto (planner_settle: 0.1 for sgd, 0.001 for adam and adamw) */
+    double momentum, weight_decay, beta1, beta2, eps;
     bool is_nesterov;
     enum lr_schedule schedule;
     double warmup_epochs;
@@ -71,7 +72,7 @@ struct resource_spec {
 
 struct job_spec {
     char name[SPEC_NAME_BYTES];
-    struct zoo_spec model;
+    struct zoo_spec model; /* its channels, height and width are those of data */
     struct data_spec data;
     struct train_spec train;
     struct parallel_spec parallel;
