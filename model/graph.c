@@ -136,6 +136,7 @@ static int check_node(const struct graph *graph, uint32_t index, struct gems_err
 {
     const struct node *node = &graph->nodes[index];
     struct shape out;
+    char said[OP_SHAPE_BYTES], real[OP_SHAPE_BYTES];
     int st = op_infer(graph, node, index, &out, err);
 
     if (st < 0) {
@@ -144,9 +145,9 @@ static int check_node(const struct graph *graph, uint32_t index, struct gems_err
     if (node->out.c != out.c || node->out.h != out.h || node->out.w != out.w ||
         node->out.is_flat != out.is_flat) {
         return gems_error_set(err, GEMS_E_INVALID,
-                              "node %s (%s): says its output is %ux%ux%u, but it is %ux%ux%u",
-                              node->name, op_name(node->kind), node->out.c, node->out.h,
-                              node->out.w, out.c, out.h, out.w);
+                              "node %s (%s): says its output is %s, but it is %s", node->name,
+                              op_name(node->kind), op_shape_text(&node->out, said),
+                              op_shape_text(&out, real));
     }
     if ((node->kind == OP_LOSS) != (index + 1 == graph->n_nodes)) {
         return gems_error_set(err, GEMS_E_INVALID,

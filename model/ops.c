@@ -1,6 +1,7 @@
 #include "model/ops.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "common/error.h"
@@ -17,6 +18,13 @@ bool op_product(uint64_t a, uint64_t b, uint64_t *ret_product)
     }
     *ret_product = product;
     return true;
+}
+
+const char *op_shape_text(const struct shape *shape, char buffer[OP_SHAPE_BYTES])
+{
+    snprintf(buffer, OP_SHAPE_BYTES, "%ux%ux%u%s", shape->c, shape->h, shape->w,
+             shape->is_flat ? " (flat)" : "");
+    return buffer;
 }
 
 static int fail(struct gems_error *err, const struct node *node, const char *why)
@@ -133,14 +141,13 @@ static int infer_add(const struct graph *graph, const struct node *node, struct 
                      struct gems_error *err)
 {
     const struct shape *a = input_shape(graph, node, 0), *b = input_shape(graph, node, 1);
+    char text_a[OP_SHAPE_BYTES], text_b[OP_SHAPE_BYTES];
 
     if (!shape_equal(a, b)) {
         return gems_error_set(err, GEMS_E_INVALID,
-                              "node " NAME_FORMAT " (%s): its summands differ: %ux%ux%u%s and "
-                              "%ux%ux%u%s",
-                              node->name, op_name(node->kind), a->c, a->h, a->w,
-                              a->is_flat ? " (flat)" : "", b->c, b->h, b->w,
-                              b->is_flat ? " (flat)" : "");
+                              "node " NAME_FORMAT " (%s): its summands differ: %s and %s",
+                              node->name, op_name(node->kind), op_shape_text(a, text_a),
+                              op_shape_text(b, text_b));
     }
     *ret_out = *a;
     return 0;
@@ -179,13 +186,14 @@ static int infer_loss(const struct graph *graph, const struct node *node, struct
                       struct gems_error *err)
 {
     const struct shape *in = input_shape(graph, node, 0);
+    char text[OP_SHAPE_BYTES];
 
     if (!in->is_flat || in->c != graph->n_classes) {
         return gems_error_set(err, GEMS_E_INVALID,
                               "node " NAME_FORMAT " (%s): needs a flat vector of %u class scores, "
-                              "but its input is %ux%ux%u",
-                              node->name, op_name(node->kind), graph->n_classes, in->c, in->h,
-                              in->w);
+                              "but its input is %s",
+                              node->name, op_name(node->kind), graph->n_classes,
+                              op_shape_text(in, text));
     }
     *ret_out = (struct shape){ .c = 1, .h = 1, .w = 1, .is_flat = true };
     return 0;

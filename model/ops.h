@@ -34,6 +34,10 @@ const struct op_class *op_class_of(enum op_kind kind);
 int op_infer(const struct graph *graph, const struct node *node, uint32_t index,
              struct shape *ret_out, struct gems_error *err);
 
+/* "64x32x32", with " (flat)" behind it for a vector; returns buffer. */
+enum { OP_SHAPE_BYTES = 48 };
+const char *op_shape_text(const struct shape *shape, char buffer[OP_SHAPE_BYTES]);
+
 /* False if a * b is above MODEL_MAX_COUNT (either may be above it, too). */
 bool op_product(uint64_t a, uint64_t b, uint64_t *ret_product);
 

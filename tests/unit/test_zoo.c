@@ -100,17 +100,237 @@ START_TEST(resnet_takes_28x28_grey_images)
 }
 END_TEST
 
+/* A boundary between two layers carries exactly one tensor, into the next layer only. */
+START_TEST(a_boundary_carries_one_tensor)
+{
+    static const struct zoo_spec specs[] = {
+        { .zoo = "resnet", .version = 1, .depth = 20, .classes = 10, .channels = 3, .height = 32,
+          .width = 32 },
+        { .zoo = "resnet", .version = 2, .depth = 110, .classes = 10, .channels = 3, .height = 32,
+          .width = 32 },
+        { .zoo = "mlp", .n_hidden = 3, .hidden = { 8, 8, 8 }, .classes = 10, .channels = 3,
+          .height = 32, .width = 32 },
+        { .zoo = "lenet", .classes = 10, .channels = 1, .height = 28, .width = 28 },
+    };
+    struct graph graph = build(&specs[_i]);
+
+    for (uint32_t layer = 1; layer < graph.n_layers; layer++) {
+        uint32_t tensor = UINT32_MAX;
+
+        for (uint32_t i = 0; i < graph.n_nodes; i++) {
+            for (uint32_t k = 0; k < graph.nodes[i].n_inputs; k++) {
+                uint32_t read = graph.nodes[i].inputs[k];
+
+                if (graph.nodes[i].layer >= layer && graph.nodes[read].layer < layer) {
+                    ck_assert(tensor == UINT32_MAX || tensor == read);
+                    ck_assert_uint_eq(graph.nodes[i].layer, layer);
+                    tensor = read;
+                }
+            }
+        }
+        ck_assert_uint_ne(tensor, UINT32_MAX);
+    }
+    graph_fini(&graph);
+}
+END_TEST
+
+START_TEST(resnet_has_its_parts_in_their_layers)
+{
+    struct zoo_spec spec = resnet(2, 110, 32);
+    struct graph graph = build(&spec);
+
+    ck_assert_str_eq(graph.name, "resnet-110-v2");
+    ck_assert_uint_eq(graph.n_layers, 38);
+    ck_assert_uint_eq(graph.nodes[find(&graph, "stem.relu")].layer, 0);
+    ck_assert_uint_eq(graph.nodes[find(&graph, "stack0.block0.conv1")].layer, 1);
+    ck_assert_uint_eq(graph.nodes[find(&graph, "stack2.block11.add")].layer, 36);
+    ck_assert_uint_eq(graph.nodes[find(&graph, "head.bn")].layer, 37);
+    ck_assert_uint_eq(graph.nodes[find(&graph, "loss")].layer, 37);
+    /* No batch-norm in front of the very first unit; the projection comes first. */
+    ck_assert_uint_eq(graph.nodes[find(&graph, "stack0.block0.conv1")].inputs[0],
+                      find(&graph, "stem.relu"));
+    ck_assert_uint_lt(find(&graph, "stack1.block0.shortcut"), find(&graph, "stack1.block0.bn1"));
+    ck_assert_uint_eq(graph.nodes[find(&graph, "stack1.block0.shortcut")].inputs[0],
+                      find(&graph, "stack0.block11.add"));
+    ck_assert_uint_eq(graph.nodes[find(&graph, "stack1.block0.conv1")].stride_h, 2);
+    ck_assert_uint_eq(graph.nodes[find(&graph, "stack1.block0.shortcut")].stride_h, 2);
+    ck_assert(graph.nodes[find(&graph, "stem.conv")].has_bias);
+    ck_assert(graph.nodes[find(&graph, "stem.bn")].eps == 1e-5);
+    ck_assert(graph.nodes[find(&graph, "stem.bn")].decay == 0.9);
+    graph_fini(&graph);
+}
+END_TEST
+
+/* Window and stride min(8, side), remainder ignored. */
+START_TEST(the_head_pools_8x8_or_what_there_is)
+{
+    static const uint32_t sides[][3] = { /* image, window, pooled */
+        { 8, 2, 1 }, { 28, 7, 1 }, { 32, 8, 1 }, { 60, 8, 1 }, { 96, 8, 3 }, { 1, 1, 1 },
+    };
+    struct zoo_spec spec = resnet(1, 8, sides[_i][0]);
+    struct graph graph = build(&spec);
+    const struct node *pool = &graph.nodes[find(&graph, "head.pool")];
+
+    ck_assert_int_eq(pool->kind, OP_AVGPOOL);
+    ck_assert_uint_eq(pool->r, sides[_i][1]);
+    ck_assert_uint_eq(pool->stride_w, sides[_i][1]);
+    ck_assert_uint_eq(pool->pad_h, 0);
+    ck_assert_uint_eq(pool->out.h, sides[_i][2]);
+    graph_fini(&graph);
+}
+END_TEST
+
+START_TEST(images_need_not_be_square)
+{
+    struct zoo_spec spec = resnet(2, 11, 0);
+    struct graph graph;
+
+    spec.height = 20;
+    spec.width = 96;
+    graph = build(&spec);
+    expect_shape(&graph, "head.relu", 256, 5, 24);
+    expect_shape(&graph, "head.pool", 256, 1, 3);
+    graph_fini(&graph);
+}
+END_TEST
+
+START_TEST(mlp_has_a_layer_for_each_dense)
+{
+    struct zoo_spec spec = { .zoo = "mlp", .n_hidden = 2, .hidden = { 512, 256 }, .classes = 10,
+                             .channels = 1, .height = 28, .width = 28 };
+    struct graph graph = build(&spec);
+
+    ck_assert_uint_eq(graph.n_layers, 3);
+    ck_assert_uint_eq(graph_trainable(&graph), 784 * 512 + 512 + 512 * 256 + 256 + 256 * 10 + 10);
+    ck_assert_uint_eq(graph.nodes[find(&graph, "flatten")].layer, 0);
+    ck_assert_uint_eq(graph.nodes[find(&graph, "hidden1.relu")].layer, 1);
+    ck_assert_uint_eq(graph.nodes[find(&graph, "output.dense")].layer, 2);
+    graph_fini(&graph);
+    spec.n_hidden = 0;
+    graph = build(&spec);
+    ck_assert_uint_eq(graph.n_layers, 1);
+    ck_assert_uint_eq(graph_trainable(&graph), 7850);
+    graph_fini(&graph);
+}
+END_TEST
+
+START_TEST(lenet_is_the_classic_at_28_and_at_32)
+{
+    struct zoo_spec spec = { .zoo = "lenet", .classes = 10, .channels = 1,
+                             .height = (uint32_t)_i, .width = (uint32_t)_i };
+    struct graph graph = build(&spec);
+
+    ck_assert_str_eq(graph.name, "lenet-5");
+    ck_assert_uint_eq(graph.n_layers, 5);
+    ck_assert_uint_eq(graph_trainable(&graph), 61706);
+    expect_shape(&graph, "pool2", 16, 5, 5);
+    graph_fini(&graph);
+}
+END_TEST
+
+/* ---- refusals ---- */
+
+static const struct refusal {
+    struct zoo_spec spec;
+    enum gems_status status;
+    const char *text;
+} refusals[] = {
+#define IMAGES .channels = 3, .height = 32, .width = 32
+    { { .zoo = "resnext", .classes = 10, IMAGES }, GEMS_E_INVALID,
+      "model.zoo: no model is called \"resnext\"; there are resnet, mlp, lenet" },
+    { { .classes = 10, IMAGES }, GEMS_E_INVALID,
+      "model.zoo: no model is called \"\"; there are resnet, mlp, lenet" },
+    { { .zoo = "vgg", .depth = 16, .classes = 10, IMAGES }, GEMS_E_UNSUPPORTED,
+      "model.zoo: vgg is not in this version" },
+    { { .zoo = "unet", .classes = 10, IMAGES }, GEMS_E_UNSUPPORTED,
+      "model.zoo: unet is not in this version" },
+    { { .zoo = "amoebanet-d", .classes = 10, IMAGES }, GEMS_E_UNSUPPORTED,
+      "model.zoo: amoebanet-d is not in this version" },
+    { { .zoo = "resnet-imagenet", .depth = 50, .classes = 10, IMAGES }, GEMS_E_UNSUPPORTED,
+      "model.zoo: resnet-imagenet is not in this version" },
+    { { .zoo = "resnet", .version = 1, .depth = 21, .classes = 10, IMAGES }, GEMS_E_INVALID,
+      "model.depth: 21; resnet version 1 has depth 6n+2: 20 or 26" },
+    { { .zoo = "resnet", .version = 1, .depth = 7, .classes = 10, IMAGES }, GEMS_E_INVALID,
+      "model.depth: 7; resnet version 1 has depth 6n+2: at least 8" },
+    { { .zoo = "resnet", .version = 2, .depth = 2, .classes = 10, IMAGES }, GEMS_E_INVALID,
+      "model.depth: 2; resnet version 2 has depth 9n+2: at least 11" },
+    { { .zoo = "resnet", .version = 2, .depth = 0, .classes = 10, IMAGES }, GEMS_E_INVALID,
+      "model.depth: 0; resnet version 2 has depth 9n+2: at least 11" },
+    { { .zoo = "resnet", .version = 2, .depth = 111, .classes = 10, IMAGES }, GEMS_E_INVALID,
+      "model.depth: 111; resnet version 2 has depth 9n+2: 110 or 119" },
+    { { .zoo = "resnet", .version = 2, .depth = UINT32_MAX, .classes = 10, IMAGES },
+      GEMS_E_INVALID, "model.depth: 4294967295 is above 10000" },
+    { { .zoo = "resnet", .version = 3, .depth = 20, .classes = 10, IMAGES }, GEMS_E_INVALID,
+      "model.version: 3; resnet has versions 1 and 2" },
+    { { .zoo = "resnet", .version = 1, .depth = 20, .classes = 1, IMAGES }, GEMS_E_INVALID,
+      "model.classes: 1 is not in 2 to 1048576" },
+    { { .zoo = "lenet", .classes = 10, .channels = 0, .height = 32, .width = 32 },
+      GEMS_E_INVALID, "data.channels: 0 is not in 1 to 4096" },
+    { { .zoo = "lenet", .classes = 10, .channels = 1, .height = 0, .width = 32 },
+      GEMS_E_INVALID, "data.size: height: 0 is not in 1 to 65536" },
+    { { .zoo = "lenet", .classes = 10, .channels = 1, .height = 32, .width = 70000 },
+      GEMS_E_INVALID, "data.size: width: 70000 is not in 1 to 65536" },
+    { { .zoo = "lenet", .classes = 10, .channels = 1, .height = 8, .width = 28 },
+      GEMS_E_INVALID, "data.size: 8x28; lenet needs at least 12x12" },
+    { { .zoo = "mlp", .n_hidden = 17, .classes = 10, IMAGES }, GEMS_E_INVALID,
+      "model.hidden: has 17 entries; an mlp has up to 16 hidden layers" },
+    { { .zoo = "mlp", .n_hidden = 2, .hidden = { 10, 0 }, .classes = 10, IMAGES },
+      GEMS_E_INVALID, "model.hidden: entry 2 is 0; a hidden layer has at least 1 unit" },
+    { { .zoo = "mlp", .n_hidden = 1, .hidden = { UINT32_MAX }, .classes = 10, IMAGES },
+      GEMS_E_INVALID, "node hidden0.dense (dense): a tensor of more than 2^40 values" },
+#undef IMAGES
+};
+
+START_TEST(a_wrong_spec_is_refused_with_the_key)
+{
+    struct gems_error err = { 0 };
+    struct graph graph;
+
+    ck_assert_int_eq(zoo_build(&refusals[_i].spec, &graph, &err), refusals[_i].status);
+    ck_assert_str_eq(err.text, refusals[_i].text);
+    if (refusals[_i].status == GEMS_E_UNSUPPORTED) {
+        ck_assert_str_eq(err.hint, "this version has resnet, mlp, lenet");
+    }
+    ck_assert_int_eq(zoo_build(&refusals[_i].spec, &graph, NULL), refusals[_i].status);
+}
+END_TEST
+
+START_TEST(a_name_without_end_is_refused)
+{
+    struct zoo_spec spec = resnet(1, 20, 32);
+    struct gems_error err = { 0 };
+    struct graph graph;
+
+    memset(spec.zoo, 'r', sizeof spec.zoo);
+    ck_assert_int_eq(zoo_build(&spec, &graph, &err), GEMS_E_INVALID);
+    ck_assert_str_eq(err.text, "model.zoo: no model is called \"rrrrrrrrrrrrrrrrrrrrrrrrrrrrrrr\";"
+                               " there are resnet, mlp, lenet");
+}
+END_TEST
+
 static Suite *suite(void)
 {
     Suite *s = suite_create("zoo");
-    TCase *tc = tcase_create("resnet");
+    TCase *tc = tcase_create("resnet"), *others = tcase_create("others");
 
     tcase_set_timeout(tc, 60);
     tcase_add_loop_test(tc, resnet_has_the_published_number_of_parameters, 0,
                         sizeof counts / sizeof counts[0]);
     tcase_add_test(tc, resnet_maps_shrink_by_stack);
     tcase_add_loop_test(tc, resnet_takes_28x28_grey_images, 1, 3);
+    tcase_add_loop_test(tc, a_boundary_carries_one_tensor, 0, 4);
+    tcase_add_test(tc, resnet_has_its_parts_in_their_layers);
+    tcase_add_loop_test(tc, the_head_pools_8x8_or_what_there_is, 0, 6);
+    tcase_add_test(tc, images_need_not_be_square);
     suite_add_tcase(s, tc);
+    tcase_set_timeout(others, 30);
+    tcase_add_test(others, mlp_has_a_layer_for_each_dense);
+    tcase_add_loop_test(others, lenet_is_the_classic_at_28_and_at_32, 28, 29);
+    tcase_add_loop_test(others, lenet_is_the_classic_at_28_and_at_32, 32, 33);
+    tcase_add_loop_test(others, a_wrong_spec_is_refused_with_the_key, 0,
+                        sizeof refusals / sizeof refusals[0]);
+    tcase_add_test(others, a_name_without_end_is_refused);
+    suite_add_tcase(s, others);
     return s;
 }
 
