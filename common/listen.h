@@ -13,7 +13,8 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "common/connect.h"
+#include "common/address.h"
+#include "common/tls.h"
 
 struct bufferevent;
 struct event_base;
@@ -32,7 +33,7 @@ struct listen_peer {
 };
 
 /* A peer is there, its TLS handshake done. bev is yours: pass it to
- * rpc_create. peer is borrowed for the call. */
+ * rpc_create. peer is borrowed for the call, which must not end the listener. */
 typedef void listen_fn(void *arg, struct bufferevent *bev, const struct listen_peer *peer);
 /* A line for the log: a handshake failed, descriptors ran out. May be NULL. */
 typedef void listen_note_fn(void *arg, const char *text);
@@ -54,7 +55,8 @@ struct listener *listen_tcp(struct event_base *base, const struct address *addre
 
 /* Port of a TCP listener. */
 uint16_t listen_port(const struct listener *listener);
-/* At most that many handshakes at once (default 64) ... */
+/* TCP: that many handshakes at once (default 64), each within that time
+ * (default 5 s). Before the first peer. */
 void listen_set_limits(struct listener *listener, unsigned max_handshakes, unsigned handshake_ms);
 /* Stops and removes the socket file; unfinished handshakes are dropped. */
 void listen_destroy(struct listener *listener);
