@@ -1,8 +1,17 @@
 noinst_LIBRARIES += libplan.a
 libplan_a_SOURCES = \
-    %D%/layout.h \
-    %D%/memory.h \
+    %D%/blocks.c %D%/blocks.h \
+    %D%/layout.c %D%/layout.h \
+    %D%/layout_grad.c %D%/layout_grad.h \
+    %D%/memory.c %D%/memory.h \
+    %D%/pack.c %D%/pack.h \
     %D%/plan.c %D%/plan.h \
     %D%/planner.h \
     %D%/program.c %D%/program.h \
+    %D%/sched.c %D%/sched.h \
+    %D%/sched_eval.c \
+    %D%/sched_gems_mast.c \
+    %D%/sched_gpipe.c \
+    %D%/sched_layer.c \
+    %D%/sched_single.c \
     %D%/spec.c %D%/spec.h

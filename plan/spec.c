@@ -15,49 +15,6 @@
 /* Limits that keep sums and tags in their types. */
 enum { MAX_SIDE = 1 << 16, MAX_CHANNELS = 1 << 12, MAX_BATCH = 1 << 20, MAX_KEEP = 1000 };
 
-struct schedule_entry {
-    const char *name;
-    bool is_available;
-};
-
-static const struct schedule_entry schedules[SCHEDULE_COUNT] = {
-    [SCHEDULE_AUTO] = { "auto", true },
-    [SCHEDULE_SINGLE] = { "single", true },
-    [SCHEDULE_LAYER] = { "layer", true },
-    [SCHEDULE_GPIPE] = { "gpipe", true },
-    [SCHEDULE_1F1B] = { "1f1b", false },
-    [SCHEDULE_1F1B_INTERLEAVED] = { "1f1b-interleaved", false },
-    [SCHEDULE_ZB_H1] = { "zb-h1", false },
-    [SCHEDULE_V_HALF] = { "v-half", false },
-    [SCHEDULE_V_MIN] = { "v-min", false },
-    [SCHEDULE_GEMS_MAST] = { "gems-mast", true },
-    [SCHEDULE_GEMS_MASTER] = { "gems-master", false },
-    [SCHEDULE_CHIMERA] = { "chimera", false },
-};
-
-const char *schedule_name(enum schedule_kind kind)
-{
-    return (unsigned)kind < SCHEDULE_COUNT ? schedules[kind].name : "unknown";
-}
-
-int schedule_from_name(const char *name)
-{
-    if (!strcmp(name, "gems-basic")) {
-        return SCHEDULE_LAYER;
-    }
-    for (int i = 0; i < SCHEDULE_COUNT; i++) {
-        if (!strcmp(name, schedules[i].name)) {
-            return i;
-        }
-    }
-    return -1;
-}
-
-bool schedule_is_available(enum schedule_kind kind)
-{
-    return (unsigned)kind < SCHEDULE_COUNT && schedules[kind].is_available;
-}
-
 void spec_init(struct job_spec *spec)
 {
     *spec = (struct job_spec){
@@ -284,9 +241,9 @@ static int check_later(const struct parallel_spec *parallel, struct gems_error *
 
     if (!schedule_is_available(parallel->schedule)) {
         for (int i = 0; i < SCHEDULE_COUNT; i++) {
-            if (schedules[i].is_available && used < sizeof text) {
+            if (schedule_is_available(i) && used < sizeof text) {
                 used += (size_t)snprintf(text + used, sizeof text - used, "%s%s", used ? ", " : "",
-                                         schedules[i].name);
+                                         schedule_name(i));
             }
         }
         return later_version(err, "parallel.schedule", schedule_name(parallel->schedule), text);

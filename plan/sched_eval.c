@@ -1,0 +1,53 @@
+/* Evaluation: forward passes only, for every schedule.
+ *
+ *     rank 0  0246..1.3.5.7       P = 4, two chains: even micro-batches run on
+ *     rank 1  .0241635.7...       chain 0, odd ones on chain 1
+ *     ...
+ *
+ * Each rank takes its passes in the order in which they reach it if every pass
+ * takes one unit and a chain starts one every n_chains units. A pass comes later
+ * in this order than the one it waits for, on whatever rank that runs, so the
+ * ranks never wait in a circle. Each (rank, chain) has two slots: while one is
+ * sent the other is computed. On one device there is nothing to overlap: one slot. */
+#include "plan/sched.h"
+
+static int run_pass(struct sched *s, uint32_t chain, uint32_t stage, uint32_t n_chains, uint32_t j)
+{
+    uint32_t n_slots = s->plan->n_stages > 1 ? 2 : 1;
+
+    return sched_forward(s, chain, stage, j * n_chains + chain, n_slots * chain + j % n_slots);
+}
+
+/* All passes of a rank: of those that both chains still have the one that
+ * reaches it first, of equal ones chain 0's. */
+static int run_device(struct sched *s, uint32_t device, uint32_t n_chains)
+{
+    uint32_t n = s->input->n_microbatches, last = s->plan->n_stages - 1;
+    uint32_t next[2] = { 0, 0 };
+    int status = 0;
+
+    while (status == 0) {
+        bool has_0 = next[0] * n_chains < n, has_1 = n_chains > 1 && next[1] * n_chains + 1 < n;
+        uint32_t time_0 = next[0] * n_chains + device, time_1 = next[1] * n_chains + last - device;
+
+        if (has_0 && (!has_1 || time_0 <= time_1)) {
+            status = run_pass(s, 0, device, n_chains, next[0]++);
+        } else if (has_1) {
+            status = run_pass(s, 1, last - device, n_chains, next[1]++);
+        } else {
+            break;
+        }
+    }
+    return status;
+}
+
+int sched_eval(struct sched *s)
+{
+    uint32_t n_chains = s->plan->n_stages > 1 ? s->plan->n_chains : 1;
+    int status = 0;
+
+    for (uint32_t device = 0; device < s->plan->n_stages && status == 0; device++) {
+        status = run_device(s, device, n_chains);
+    }
+    return status;
+}
