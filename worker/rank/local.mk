@@ -1,1 +1,7 @@
 # worker/rank
+noinst_LIBRARIES += librank.a
+librank_a_SOURCES = \
+    %D%/arena.c %D%/arena.h \
+    %D%/facts.c %D%/facts.h \
+    %D%/link.h \
+    %D%/stage.c %D%/stage.h
