@@ -4,4 +4,6 @@ librank_a_SOURCES = \
     %D%/arena.c %D%/arena.h \
     %D%/facts.c %D%/facts.h \
     %D%/link.h \
+    %D%/optim.c %D%/optim.h \
+    %D%/reduce.c %D%/reduce.h \
     %D%/stage.c %D%/stage.h
