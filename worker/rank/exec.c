@@ -1,0 +1,581 @@
+#include "worker/rank/exec.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "common/error.h"
+
+static bool is_overlapping(const struct memory_map *map, uint32_t a, uint32_t b)
+{
+    if (a == b) {
+        return true;
+    }
+    if (a >= map->n_slots || b >= map->n_slots) {
+        return false;
+    }
+    return map->slots[a].offset < map->slots[b].offset + map->slots[b].bytes &&
+           map->slots[b].offset < map->slots[a].offset + map->slots[a].bytes;
+}
+
+/* Writes the areas under area a, unless ret_areas is NULL; returns their number. */
+static uint32_t find_overlaps(const struct exec *exec, uint32_t a, uint32_t *ret_areas)
+{
+    uint32_t n = 0;
+
+    for (uint32_t b = 0; b < exec->n_areas; b++) {
+        if (!is_overlapping(exec->memory.map, a, b)) {
+            continue;
+        }
+        if (ret_areas) {
+            ret_areas[n] = b;
+        }
+        n++;
+    }
+    return n;
+}
+
+static int make_areas(struct exec *exec, struct gems_error *err)
+{
+    uint32_t n = exec->memory.map->n_slots + exec->memory.map->n_grad_out;
+
+    exec->n_areas = n;
+    exec->in_flight = calloc(n + 1, sizeof(struct exec_item *));
+    exec->overlap_first = calloc(n + 1, sizeof *exec->overlap_first);
+    if (!exec->in_flight || !exec->overlap_first) {
+        return gems_error_set(err, GEMS_E_NOMEM, "program: no host memory");
+    }
+    for (uint32_t a = 0; a < n; a++) {
+        exec->overlap_first[a + 1] = exec->overlap_first[a] + find_overlaps(exec, a, NULL);
+    }
+    exec->overlaps = calloc(exec->overlap_first[n] + 1, sizeof *exec->overlaps);
+    if (!exec->overlaps) {
+        return gems_error_set(err, GEMS_E_NOMEM, "program: no host memory");
+    }
+    for (uint32_t a = 0; a < n; a++) {
+        find_overlaps(exec, a, &exec->overlaps[exec->overlap_first[a]]);
+    }
+    return GEMS_OK;
+}
+
+int exec_init(struct exec *exec, const struct plan *plan, uint32_t rank,
+              const struct backend *backend, struct be_device *device, struct link *link,
+              uint32_t element_bytes, struct resident *residents, uint32_t n_residents,
+              const struct exec_memory *memory, struct gems_error *err)
+{
+    const struct stage *stages[PLAN_MAX_RESIDENT];
+    int status;
+
+    exec->plan = plan;
+    exec->backend = backend;
+    exec->device = device;
+    exec->link = link;
+    exec->element_bytes = element_bytes;
+    exec->residents = residents;
+    exec->n_residents = n_residents;
+    exec->memory = *memory;
+    for (uint32_t i = 0; i < n_residents; i++) {
+        stages[i] = &residents[i].stage;
+    }
+    status = make_areas(exec, err);
+    return status < 0
+               ? status
+               : prepare_programs(plan, rank, memory, stages, n_residents, exec->programs, err);
+}
+
+void exec_fini(struct exec *exec)
+{
+    prepare_fini(exec->programs);
+    free(exec->in_flight);
+    free(exec->overlaps);
+    free(exec->overlap_first);
+    exec->in_flight = NULL;
+    exec->overlaps = exec->overlap_first = NULL;
+}
+
+static uint64_t now_ns(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+/* ---- waiting: every wait is counted ---- */
+
+static int wait_request(struct exec *exec, struct link_request *request, struct gems_error *err)
+{
+    uint64_t start;
+    int status;
+
+    if (link_done(request)) {
+        return link_wait(request, err);
+    }
+    start = now_ns();
+    status = link_wait(request, err);
+    exec->waited_ns += now_ns() - start;
+    return status;
+}
+
+static bool is_area_idle(const struct exec *exec, uint32_t area)
+{
+    for (uint32_t i = exec->overlap_first[area]; i < exec->overlap_first[area + 1]; i++) {
+        const struct exec_item *item = exec->in_flight[exec->overlaps[i]];
+
+        for (; item; item = item->next_in_area) {
+            if (!link_done(&item->request)) {
+                return false;
+            }
+        }
+    }
+    return true;
+}
+
+/* Waits for the sends from the memory of an area. */
+static int drain_area(struct exec *exec, int32_t area, struct gems_error *err)
+{
+    if (area < 0) {
+        return GEMS_OK;
+    }
+    for (uint32_t i = exec->overlap_first[area]; i < exec->overlap_first[area + 1]; i++) {
+        struct exec_item **head = &exec->in_flight[exec->overlaps[i]];
+
+        while (*head) {
+            int status = wait_request(exec, &(*head)->request, err);
+
+            if (status < 0) {
+                return status;
+            }
+            *head = (*head)->next_in_area;
+        }
+    }
+    return GEMS_OK;
+}
+
+/* ---- receives ---- */
+
+static int post_receive(struct exec *exec, struct exec_item *item, struct gems_error *err)
+{
+    int status =
+        item->instr.op == INSTR_RECV_ACT ? drain_area(exec, item->slot_area, err) : GEMS_OK;
+
+    if (status < 0) {
+        return status;
+    }
+    link_recv(exec->link, &item->request, item->instr.peer, item->tag, item->buffer, item->bytes);
+    item->is_posted = true;
+    return GEMS_OK;
+}
+
+/* Posts what is due and whose memory is not being sent; returns through
+ * inout_i the first that is left. */
+static int post_due(struct exec *exec, struct exec_program *program, const struct exec_posts *posts,
+                    uint32_t n_done, uint32_t *inout_i, struct gems_error *err)
+{
+    uint32_t i = *inout_i;
+
+    for (; i < posts->n && posts->posts[i].after <= n_done; i++) {
+        struct exec_item *item = &program->items[posts->posts[i].item];
+
+        if (!item->is_posted &&
+            (item->instr.op != INSTR_RECV_ACT || is_area_idle(exec, (uint32_t)item->slot_area))) {
+            int status = post_receive(exec, item, err);
+
+            if (status < 0) {
+                return status;
+            }
+        }
+    }
+    while (*inout_i < i && program->items[posts->posts[*inout_i].item].is_posted) {
+        (*inout_i)++;
+    }
+    return GEMS_OK;
+}
+
+static int post_receives(struct exec *exec, uint32_t n_done, struct gems_error *err)
+{
+    const struct exec_run *run = exec->run;
+    struct exec_program *next;
+    int status = post_due(exec, exec->program, &exec->program->own, n_done, &exec->own_i, err);
+
+    if (status < 0 || !run->is_next_certain) {
+        return status;
+    }
+    next = &exec->programs[run->next];
+    if (exec->early_i == next->early[exec->kind].n ||
+        next->early[exec->kind].posts[exec->early_i].after > n_done ||
+        !run->is_next_certain(run->arg)) {
+        return GEMS_OK;
+    }
+    return post_due(exec, next, &next->early[exec->kind], n_done, &exec->early_i, err);
+}
+
+static int wait_inputs(struct exec *exec, const struct exec_item *item, struct gems_error *err)
+{
+    for (uint32_t i = 0; i < item->n_inputs; i++) {
+        struct exec_item *input =
+            &exec->program->items[exec->program->inputs[item->first_input + i]];
+        int status = wait_request(exec, &input->request, err);
+
+        if (status < 0) {
+            return status;
+        }
+        input->is_posted = false;
+    }
+    return GEMS_OK;
+}
+
+/* ---- passes through a stage ---- */
+
+/* After an update: the others' weights, then the second layouts. */
+static int freshen(struct exec *exec, struct resident *resident, struct gems_error *err)
+{
+    uint64_t start = now_ns();
+    int status;
+
+    if (!resident->is_stale) {
+        return GEMS_OK;
+    }
+    status = reduce_gather_wait(&resident->reduce, err);
+    exec->waited_ns += now_ns() - start;
+    if (status < 0) {
+        return status;
+    }
+    resident->is_stale = false;
+    return stage_derive(&resident->stage, err);
+}
+
+static void *at(const struct exec *exec, const struct exec_item *item, struct place place)
+{
+    switch (place.space) {
+    case SPACE_SLOT:
+        return item->slot + place.offset;
+    case SPACE_TEMP:
+        return (uint8_t *)exec->memory.temp + place.offset;
+    case SPACE_GRAD_IN:
+        return item->grad_in + place.offset;
+    case SPACE_GRAD_OUT:
+        return item->grad_out + place.offset;
+    default:
+        return NULL;
+    }
+}
+
+static void fill_args(struct exec *exec, struct exec_item *item, const struct layout_step *step,
+                      struct be_args *ret_args)
+{
+    const struct stage *stage = &exec->residents[item->resident].stage;
+    const struct node *node = &stage->graph->nodes[step->node];
+    uint32_t i = step->node - stage->first;
+    uint32_t microbatch = item->instr.microbatch;
+    struct be_args args = { .y = at(exec, item, step->y),
+                            .kept = at(exec, item, step->kept),
+                            .dy = at(exec, item, step->dy),
+                            .scratch = exec->memory.scratch,
+                            .grads_write = item->instr.is_first,
+                            .grad_scale = exec->run->grad_scale };
+
+    for (uint32_t k = 0; k < node->n_inputs; k++) {
+        args.x[k] = at(exec, item, step->x[k]);
+        args.dx[k] = at(exec, item, step->dx[k]);
+    }
+    if (stage->block_offset[i + 1] > stage->block_offset[i]) {
+        args.params = (uint8_t *)stage->params + stage->block_offset[i];
+        args.grads = (uint8_t *)stage->grads[item->instr.block] + stage->block_offset[i];
+    }
+    if (stage->block2_offset[i + 1] > stage->block2_offset[i]) {
+        args.params2 = (uint8_t *)stage->params2 + stage->block2_offset[i];
+    }
+    if (node->kind == OP_BATCHNORM) {
+        args.stat_weight =
+            (1 - node->decay) *
+            pow(node->decay, exec->program->program->n_microbatches - 1 - microbatch);
+    }
+    if (node->kind == OP_LOSS) {
+        args.labels = at(exec, item, item->variant->layout.labels);
+        args.loss_sum = &exec->program->loss_sum[microbatch];
+        args.n_correct = &exec->program->n_correct[microbatch];
+    }
+    *ret_args = args;
+}
+
+static int run_backward_step(struct exec *exec, struct be_op *op, const struct be_args *args,
+                             struct gems_error *err)
+{
+    const struct be_ops *ops = exec->backend->ops;
+    bool has_dx = false;
+    int status = GEMS_OK;
+
+    for (int i = 0; i < MODEL_MAX_INPUTS; i++) {
+        has_dx = has_dx || args->dx[i];
+    }
+    if (has_dx) {
+        status = ops->backward_input(op, args, err);
+    }
+    if (status == GEMS_OK && args->grads) {
+        status = ops->backward_weight(op, args, err);
+    }
+    return status;
+}
+
+static int run_step(struct exec *exec, struct exec_item *item, const struct layout_step *step,
+                    struct gems_error *err)
+{
+    const struct stage *stage = &exec->residents[item->resident].stage;
+    uint64_t bytes = item->variant->facts->ops[step->node].out_bytes;
+    struct be_args args;
+
+    switch (step->kind) {
+    case STEP_FORWARD:
+        fill_args(exec, item, step, &args);
+        return exec->backend->ops->forward(item->variant->ops[step->node - stage->first], &args,
+                                           err);
+    case STEP_BACKWARD:
+        fill_args(exec, item, step, &args);
+        return run_backward_step(exec, item->variant->ops[step->node - stage->first], &args, err);
+    case STEP_ADD:
+        return exec->backend->vector->add(exec->device, at(exec, item, step->x[0]),
+                                          at(exec, item, step->x[1]), at(exec, item, step->dx[0]),
+                                          bytes / exec->element_bytes, err);
+    case STEP_COPY:
+        return exec->backend->device->copy_in(exec->device, at(exec, item, step->dx[0]),
+                                              at(exec, item, step->x[0]), bytes, err);
+    }
+    return GEMS_OK;
+}
+
+static int run_steps(struct exec *exec, struct exec_item *item, const struct layout_step *steps,
+                     uint32_t n, struct gems_error *err)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        int status = run_step(exec, item, &steps[i], err);
+
+        if (status < 0) {
+            return status;
+        }
+    }
+    return GEMS_OK;
+}
+
+/* ---- one function an instruction ---- */
+
+static int run_load(struct exec *exec, struct exec_item *item, struct gems_error *err)
+{
+    const struct layout *layout = &item->variant->layout;
+    const struct be_device_ops *ops = exec->backend->device;
+    uint32_t batch = item->variant->batch;
+    const void *images;
+    const uint32_t *labels;
+    uint64_t start;
+    int status = drain_area(exec, item->slot_area, err);
+
+    if (status < 0) {
+        return status;
+    }
+    start = now_ns();
+    status = loader_next(exec->loader, exec->load_i, &images, &labels, err);
+    exec->waited_ns += now_ns() - start;
+    if (status < 0) {
+        return status;
+    }
+    if (layout->images.space != SPACE_NONE) {
+        const struct graph *graph = exec->residents[item->resident].stage.graph;
+
+        status = ops->copy_in(exec->device, at(exec, item, layout->images), images,
+                              shape_count(&graph->nodes[0].out) * batch * exec->element_bytes, err);
+    }
+    if (status == GEMS_OK && layout->labels.space != SPACE_NONE) {
+        status = ops->copy_in(exec->device, at(exec, item, layout->labels), labels,
+                              batch * sizeof *labels, err);
+    }
+    loader_release(exec->loader, exec->load_i++);
+    return status;
+}
+
+static int run_forward(struct exec *exec, struct exec_item *item, struct gems_error *err)
+{
+    const struct layout *layout = &item->variant->layout;
+    uint32_t microbatch = item->instr.microbatch;
+    int status = freshen(exec, &exec->residents[item->resident], err);
+
+    if (status == GEMS_OK) {
+        status = drain_area(exec, item->slot_area, err);
+    }
+    if (status == GEMS_OK) {
+        status = wait_inputs(exec, item, err);
+    }
+    if (status == GEMS_OK) {
+        status = run_steps(exec, item, layout->forward, layout->n_forward, err);
+    }
+    if (status == GEMS_OK && item->instr.op == INSTR_FORWARD &&
+        exec->program->has_loss[microbatch] && item->instr.stage + 1u == exec->plan->n_stages &&
+        !isfinite(exec->program->loss_sum[microbatch])) {
+        return gems_error_set(err, GEMS_E_NAN, "step %llu, micro-batch %u: the loss is %g",
+                              (unsigned long long)exec->run->step.step, microbatch,
+                              exec->program->loss_sum[microbatch]);
+    }
+    return status;
+}
+
+static int run_backward(struct exec *exec, struct exec_item *item, struct gems_error *err)
+{
+    const struct layout *layout = &item->variant->layout;
+    int status = drain_area(exec, item->slot_area, err);
+
+    if (status == GEMS_OK) {
+        status = drain_area(exec, item->grad_out_area, err);
+    }
+    if (status == GEMS_OK && item->instr.is_first) {
+        status = reduce_sent_wait(&exec->residents[item->resident].reduce, err);
+    }
+    if (status == GEMS_OK) {
+        status = wait_inputs(exec, item, err);
+    }
+    return status < 0 ? status : run_steps(exec, item, layout->backward, layout->n_backward, err);
+}
+
+static int run_send(struct exec *exec, struct exec_item *item, struct gems_error *err)
+{
+    int32_t area = item->instr.op == INSTR_SEND_ACT ? item->slot_area : item->grad_out_area;
+
+    (void)err;
+    link_send(exec->link, &item->request, item->instr.peer, item->tag, item->buffer, item->bytes);
+    item->next_in_area = exec->in_flight[area];
+    exec->in_flight[area] = item;
+    return GEMS_OK;
+}
+
+static int run_receive(struct exec *exec, struct exec_item *item, struct gems_error *err)
+{
+    return item->is_posted ? GEMS_OK : post_receive(exec, item, err);
+}
+
+static int run_combine(struct exec *exec, struct exec_item *item, struct gems_error *err)
+{
+    const struct stage *stage = &exec->residents[item->resident].stage;
+
+    return exec->backend->vector->add(
+        exec->device, stage->grads[item->instr.block], stage->grads[item->instr.slot],
+        stage->grads[item->instr.block], stage->block_offset[stage->n_nodes] / exec->element_bytes,
+        err);
+}
+
+static uint32_t copies_of(const struct exec *exec, const struct exec_item *item)
+{
+    return exec->residents[item->resident].reduce.n_copies == 1
+               ? 1
+               : exec->program->reduce_copies[item->resident];
+}
+
+static int run_reduce(struct exec *exec, struct exec_item *item, struct gems_error *err)
+{
+    struct resident *resident = &exec->residents[item->resident];
+
+    (void)err;
+    reduce_send(&resident->reduce, copies_of(exec, item), resident->stage.grads[0]);
+    return GEMS_OK;
+}
+
+static int run_update(struct exec *exec, struct exec_item *item, struct gems_error *err)
+{
+    struct resident *resident = &exec->residents[item->resident];
+    uint64_t start = now_ns();
+    const void *sum;
+    int status =
+        reduce_sum(&resident->reduce, copies_of(exec, item), resident->stage.grads[0], &sum, err);
+
+    exec->waited_ns += now_ns() - start;
+    if (status < 0) {
+        return status;
+    }
+    resident->is_stale = true;
+    return optim_update(&resident->optim, sum, &exec->run->step, err);
+}
+
+static int run_gather(struct exec *exec, struct exec_item *item, struct gems_error *err)
+{
+    (void)err;
+    reduce_gather_send(&exec->residents[item->resident].reduce);
+    return GEMS_OK;
+}
+
+typedef int (*run_fn)(struct exec *exec, struct exec_item *item, struct gems_error *err);
+
+/* prepare_programs lets nothing pass that has no entry. */
+static const run_fn run_table[INSTR_OP_COUNT] = {
+    [INSTR_LOAD] = run_load,         [INSTR_FORWARD] = run_forward,
+    [INSTR_BACKWARD] = run_backward, [INSTR_SEND_ACT] = run_send,
+    [INSTR_RECV_ACT] = run_receive,  [INSTR_SEND_GRAD] = run_send,
+    [INSTR_RECV_GRAD] = run_receive, [INSTR_COMBINE] = run_combine,
+    [INSTR_REDUCE] = run_reduce,     [INSTR_UPDATE] = run_update,
+    [INSTR_GATHER] = run_gather,     [INSTR_EVALUATE] = run_forward,
+};
+
+static void begin(struct exec *exec, enum program_kind kind, const struct exec_run *run)
+{
+    exec->run = run;
+    exec->kind = kind;
+    exec->program = &exec->programs[kind];
+    exec->own_i = exec->early_i = 0;
+    for (uint32_t i = 0; i < exec->n_residents; i++) {
+        reduce_post(&exec->residents[i].reduce, exec->program->reduce_copies[i]);
+    }
+}
+
+static void note(struct exec *exec, const struct exec_item *item)
+{
+    atomic_store_explicit(&exec->watch.microbatch, item->instr.microbatch, memory_order_relaxed);
+    atomic_store_explicit(&exec->watch.phase, item->instr.op, memory_order_relaxed);
+    atomic_fetch_add_explicit(&exec->watch.watermark, 1, memory_order_relaxed);
+}
+
+static void count_time(struct exec *exec, uint64_t *inout_start)
+{
+    uint64_t now = now_ns();
+
+    atomic_fetch_add_explicit(&exec->watch.wait_ns, exec->waited_ns, memory_order_relaxed);
+    atomic_fetch_add_explicit(&exec->watch.busy_ns, now - *inout_start - exec->waited_ns,
+                              memory_order_relaxed);
+    exec->waited_ns = 0;
+    *inout_start = now;
+}
+
+int exec_program_run(struct exec *exec, enum program_kind kind, const struct exec_run *run,
+                     struct gems_error *err)
+{
+    uint64_t start = now_ns();
+
+    begin(exec, kind, run);
+    for (uint32_t i = 0; i < exec->program->n_items; i++) {
+        struct exec_item *item = &exec->program->items[i];
+        int status = post_receives(exec, i, err);
+
+        if (status < 0) {
+            return status;
+        }
+        note(exec, item);
+        status = run_table[item->instr.op](exec, item, err);
+        if (status < 0) {
+            return status;
+        }
+        count_time(exec, &start);
+    }
+    return post_receives(exec, exec->program->n_items, err);
+}
+
+int exec_finish(struct exec *exec, struct gems_error *err)
+{
+    int status = GEMS_OK;
+
+    for (uint32_t i = 0; i < exec->n_residents && status == GEMS_OK; i++) {
+        status = freshen(exec, &exec->residents[i], err);
+        if (status == GEMS_OK) {
+            status = reduce_finish(&exec->residents[i].reduce, err);
+        }
+    }
+    for (uint32_t i = 0; i < exec->n_areas && status == GEMS_OK; i++) {
+        status = drain_area(exec, (int32_t)i, err);
+    }
+    return status;
+}
