@@ -35,7 +35,8 @@ struct trainer_position {
 struct trainer_step {
     uint64_t step; /* 1 = first */
     uint32_t epoch; /* of that step, from 0 */
-    uint64_t samples, counted, n_correct; /* counted: samples behind loss_sum on this rank */
+    uint64_t samples;            /* seen by the job so far */
+    uint64_t counted, n_correct; /* counted: samples behind loss_sum on this rank */
     double loss_sum, seconds;
     bool is_eval;
 };
@@ -52,7 +53,9 @@ struct trainer_events {
      * it, and the answers of one run form one sequence. NULL: TRAINER_GO_ON. */
     enum trainer_wish { TRAINER_GO_ON, TRAINER_CHECKPOINT, TRAINER_CHECKPOINT_AND_STOP } (*wish)(void *arg);
     /* A checkpoint is due after `step`: begin, then tensor() for each tensor
-     * this rank owns, then end. data is valid during the call only. */
+     * this rank owns, then end. data is valid during the call only. is_final: no
+     * step follows. end may return 1: the whole sequence is repeated. NULL begin: no
+     * checkpoints are wanted. */
     int (*checkpoint_begin)(void *arg, const struct trainer_position *position, uint32_t epoch, bool is_final);
     int (*checkpoint_tensor)(void *arg, const struct trainer_tensor *tensor, const void *data);
     int (*checkpoint_end)(void *arg, uint32_t n_tensors);
@@ -83,8 +86,10 @@ void trainer_memory(const struct trainer *trainer, struct rank_memory *ret_memor
 bool trainer_tensor_at(const struct trainer *trainer, uint32_t i, struct trainer_tensor *ret_tensor);
 int trainer_import(struct trainer *trainer, uint32_t i, const void *data, struct gems_error *err);
 
-/* Runs from a position to the end of the job. GEMS_E_NAN if the loss is not a
- * number; GEMS_E_CANCELLED after TRAINER_CHECKPOINT_AND_STOP. */
+/* Runs from a position to the end of the job; once. GEMS_E_NAN if the loss is
+ * not a number; GEMS_E_CANCELLED after TRAINER_CHECKPOINT_AND_STOP. After any
+ * other error messages may still be under way: link_abort and destroy the link
+ * before the trainer. */
 int trainer_run(struct trainer *trainer, const struct trainer_position *from, struct gems_error *err);
 
 /* For heartbeats: readable from any thread while trainer_run runs. */
