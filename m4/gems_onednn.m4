@@ -9,13 +9,18 @@ AS_IF([test "$with_onednn" != no], [
   gems_save_LIBS=$LIBS
   AC_CHECK_HEADER([oneapi/dnnl/dnnl.h], [
     AC_CHECK_LIB([dnnl], [dnnl_memory_desc_init_by_tag],
-      [have_onednn=yes; DNNL_LIBS="-ldnnl"])])
+      [have_onednn=yes])])
   LIBS=$gems_save_LIBS
   AS_IF([test "$have_onednn" = no && test "$with_onednn" = yes],
     [AC_MSG_ERROR([--with-onednn: oneDNN 2.x is missing (Debian: libdnnl-dev)])])])
 AS_IF([test "$have_onednn" = yes], [
+  # Debian's oneDNN is built with GNU OpenMP: threads are set through it.
+  AC_OPENMP
+  DNNL_CFLAGS="$OPENMP_CFLAGS"
+  DNNL_LIBS="-ldnnl -lgomp -lm"
   AC_DEFINE([HAVE_ONEDNN], [1], [CPU back end over oneDNN.])
   gems_backends="$gems_backends cpu"])
+AC_SUBST([DNNL_CFLAGS])
 AC_SUBST([DNNL_LIBS])
 AM_CONDITIONAL([HAVE_ONEDNN], [test "$have_onednn" = yes])
 ])

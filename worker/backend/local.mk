@@ -17,3 +17,17 @@ libbackend_a_SOURCES = \
     %D%/ref/norm.inc \
     %D%/ref/pool.inc \
     %D%/ref/ref.c
+
+if HAVE_ONEDNN
+libbackend_a_SOURCES += \
+    %D%/cpu/call.c \
+    %D%/cpu/conv.c \
+    %D%/cpu/cpu.h \
+    %D%/cpu/dense.c \
+    %D%/cpu/device.c \
+    %D%/cpu/loops.c \
+    %D%/cpu/norm.c \
+    %D%/cpu/op.c \
+    %D%/cpu/pool.c
+libbackend_a_CFLAGS = $(AM_CFLAGS) $(DNNL_CFLAGS)
+endif

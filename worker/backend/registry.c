@@ -1,5 +1,7 @@
 /* The back ends of this build. The only file that asks which libraries there
  * were at configure time. */
+#include "config.h"
+
 #include "worker/backend/backend.h"
 
 #include <stdio.h>
@@ -10,6 +12,9 @@
 
 static const struct backend *const backends[] = {
     &backend_ref,
+#ifdef HAVE_ONEDNN
+    &backend_cpu,
+#endif
 };
 enum { N_BACKENDS = sizeof backends / sizeof backends[0] };
 

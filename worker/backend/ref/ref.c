@@ -184,6 +184,15 @@ static int ref_forward(struct be_op *op, const struct be_args *args, struct gems
     return forward ? forward(g, args, err) : GEMS_OK;
 }
 
+/* Zeroes what lies behind parameter p of a block. */
+static void clear_tail(const struct be_op *op, uint32_t p, void *block)
+{
+    const struct be_param *place = &op->geometry.info.params[p];
+    uint64_t used = op->element_bytes * param_count(&op->params[p]);
+
+    memset((char *)block + place->offset + used, 0, place->elements * op->element_bytes - used);
+}
+
 static int ref_backward(struct be_op *op, ref_call_fn call, const struct be_args *args,
                         struct gems_error *err)
 {
@@ -202,6 +211,9 @@ static int ref_backward_input(struct be_op *op, const struct be_args *args, stru
 static int ref_backward_weight(struct be_op *op, const struct be_args *args,
                                struct gems_error *err)
 {
+    for (uint32_t p = 0; args->grads_write && p < op->geometry.info.n_params; p++) {
+        clear_tail(op, p, args->grads);
+    }
     return ref_backward(op, op->kernels->ops[op->geometry.node.kind].backward_weight, args, err);
 }
 
@@ -221,11 +233,10 @@ static int ref_param_import(struct be_op *op, uint32_t p, const void *plain, voi
 {
     const struct be_param *place = &op->geometry.info.params[p];
     uint64_t bytes = op->element_bytes * param_count(&op->params[p]);
-    char *to = (char *)block + place->offset;
 
     (void)err;
-    memcpy(to, plain, bytes);
-    memset(to + bytes, 0, place->elements * op->element_bytes - bytes);
+    memcpy((char *)block + place->offset, plain, bytes);
+    clear_tail(op, p, block);
     return GEMS_OK;
 }
 
