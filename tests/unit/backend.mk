@@ -1,1 +1,16 @@
 # backend
+check_LIBRARIES += liboracle.a
+liboracle_a_SOURCES = \
+    tests/lib/op_trial.c tests/lib/op_trial.h \
+    tests/lib/oracle.c tests/lib/oracle.h
+liboracle_a_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
+
+backend_tests = \
+    tests/unit/test_backend_ops
+check_PROGRAMS += $(backend_tests)
+TESTS += $(backend_tests)
+backend_LIBS = liboracle.a libbackend.a libplan.a libmodel.a libcommon.a $(DNNL_LIBS)
+
+tests_unit_test_backend_ops_SOURCES = tests/unit/test_backend_ops.c
+tests_unit_test_backend_ops_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
+tests_unit_test_backend_ops_LDADD = $(backend_LIBS) $(CHECK_LIBS_ALL)

@@ -1,6 +1,7 @@
 /* Memory descriptors, and calls: primitives with their arguments. */
 #include "worker/backend/cpu/cpu.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "common/error.h"
@@ -118,6 +119,7 @@ void cpu_call_bind(struct be_op *op, enum cpu_call_id id, int arg, enum cpu_regi
     struct cpu_call *call = &op->calls[id];
     uint32_t i = call->n_args++;
 
+    assert(i < CPU_MAX_ARGS);
     call->args[i].arg = arg;
     call->places[i].region = region;
     call->places[i].offset = offset;

@@ -20,7 +20,7 @@
 
 #include "worker/backend/backend.h"
 
-enum { CPU_ALIGN = 64, CPU_MAX_ARGS = 10, CPU_LANES = CPU_ALIGN / sizeof(float) };
+enum { CPU_ALIGN = 64, CPU_MAX_ARGS = 12, CPU_LANES = CPU_ALIGN / sizeof(float) };
 
 struct be_device {
     dnnl_engine_t engine;

@@ -30,9 +30,7 @@ static void bind_parameters(struct be_op *op, enum cpu_call_id id)
     bool is_eval = op->mode == BE_EVAL;
 
     cpu_call_bind(op, id, DNNL_ARG_SCALE, IN_PARAMS, p[0].offset);
-    if (id == CALL_FORWARD) {
-        cpu_call_bind(op, id, DNNL_ARG_SHIFT, IN_PARAMS, p[1].offset);
-    }
+    cpu_call_bind(op, id, DNNL_ARG_SHIFT, IN_PARAMS, p[1].offset);
     cpu_call_bind(op, id, DNNL_ARG_MEAN, is_eval ? IN_PARAMS : IN_KEPT,
                   is_eval ? p[2].offset : op->norm.mean);
     cpu_call_bind(op, id, DNNL_ARG_VARIANCE, is_eval ? IN_PARAMS : IN_KEPT,
