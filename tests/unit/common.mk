@@ -9,3 +9,4 @@ COMMON_TEST_LIBS = libtest.a $(COMMON_LIBS) $(CHECK_LIBS_ALL)
 tests_unit_test_rpc_SOURCES = tests/unit/test_rpc.c
 tests_unit_test_rpc_CPPFLAGS = $(COMMON_TEST_CPPFLAGS)
 tests_unit_test_rpc_LDADD = $(COMMON_TEST_LIBS)
+DIST_TESTS += $(common_tests)
