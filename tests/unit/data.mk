@@ -1,1 +1,15 @@
 # data
+data_tests = \
+    tests/unit/test_dataset
+check_PROGRAMS += $(data_tests)
+TESTS += $(data_tests)
+DIST_TESTS += $(data_tests)
+
+DATA_TEST_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS) $(JPEG_CFLAGS) $(PNG_CFLAGS) $(ZLIB_CFLAGS) \
+    -DSHARED_DATA='"$(top_srcdir)/../shared/data"'
+DATA_TEST_LIBS = libdata.a libmodel.a libtest.a $(COMMON_LIBS) $(DATA_LIBS) $(CHECK_LIBS_ALL)
+
+tests_unit_test_dataset_SOURCES = tests/unit/test_dataset.c \
+    tests/unit/data_files.c tests/unit/data_files.h
+tests_unit_test_dataset_CPPFLAGS = $(DATA_TEST_CPPFLAGS)
+tests_unit_test_dataset_LDADD = $(DATA_TEST_LIBS)
