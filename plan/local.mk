@@ -1,8 +1,10 @@
 noinst_LIBRARIES += libplan.a
 libplan_a_SOURCES = \
     %D%/blocks.c %D%/blocks.h \
+    %D%/check.c %D%/check.h \
     %D%/layout.c %D%/layout.h \
     %D%/layout_grad.c %D%/layout_grad.h \
+    %D%/match.c %D%/match.h \
     %D%/memory.c %D%/memory.h \
     %D%/pack.c %D%/pack.h \
     %D%/plan.c %D%/plan.h \
@@ -14,4 +16,6 @@ libplan_a_SOURCES = \
     %D%/sched_gpipe.c \
     %D%/sched_layer.c \
     %D%/sched_single.c \
+    %D%/schedules.c %D%/schedules.h \
+    %D%/sim.c %D%/sim.h \
     %D%/spec.c %D%/spec.h

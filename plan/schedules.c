@@ -1,0 +1,149 @@
+#include "plan/schedules.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "common/error.h"
+#include "plan/sched.h"
+#include "plan/sim.h"
+
+enum { MAX_MICROBATCHES = 4096 };
+
+int schedules_uniform_plan(enum schedule_kind kind, uint32_t n_stages, uint32_t n_microbatches,
+                           uint32_t n_blocks, struct plan *ret_plan, struct gems_error *err)
+{
+    const struct schedule *schedule = schedule_find(kind);
+    struct plan plan = {
+        .schedule = kind,
+        .n_stages = n_stages,
+        .n_groups = 1,
+        .n_chains = schedule ? schedule->n_chains : 1,
+        .n_ranks = n_stages,
+        .microbatch = 1,
+        .n_microbatches = n_microbatches,
+        .n_blocks = n_blocks,
+        .n_edges = n_stages - 1,
+    };
+    struct sched_input input = {
+        .plan = &plan,
+        .n_microbatches = n_microbatches,
+        .microbatch = 1,
+        .last_microbatch = 1,
+    };
+    bool has_gradient[SPEC_MAX_STAGES];
+    int status;
+
+    plan.edges = calloc(n_stages, sizeof *plan.edges);
+    if (!plan.edges) {
+        return gems_error_set(err, GEMS_E_NOMEM, "plan of %u stages: no memory", n_stages);
+    }
+    for (uint32_t s = 0; s < n_stages; s++) {
+        plan.stage_layers[s] = 1;
+        plan.stage_node[s] = s;
+        has_gradient[s] = true;
+        if (s + 1 < n_stages) {
+            plan.edges[s] = (struct plan_edge){ s, (uint16_t)s, (uint16_t)(s + 1) };
+        }
+    }
+    plan.stage_node[n_stages] = n_stages;
+    input.has_gradient = has_gradient;
+    status = sched_make(&input, &plan.train, err);
+    if (status == GEMS_OK) {
+        *ret_plan = plan;
+    } else {
+        plan_fini(&plan);
+    }
+    return status;
+}
+
+/* Does the instruction hold its slot on from here (1), or let it go (-1)? */
+static int change_of(const struct instr *instr)
+{
+    return instr->op == INSTR_FORWARD ? 1 : instr->op == INSTR_BACKWARD ? -1 : 0;
+}
+
+static double peak_of(const struct instr_list *list)
+{
+    int held = 0, peak = 0;
+
+    for (uint32_t i = 0; i < list->n; i++) {
+        held += change_of(&list->items[i]);
+        peak = held > peak ? held : peak;
+    }
+    return peak;
+}
+
+static int measure(const struct schedules_question *question, struct schedules_row *row,
+                   struct gems_error *err)
+{
+    double forward[SPEC_MAX_STAGES], backward[SPEC_MAX_STAGES];
+    const struct sim_costs costs = { .forward = forward, .backward = backward };
+    struct sim_result result;
+    struct plan plan;
+    int status = schedules_uniform_plan(row->kind, question->stages, question->microbatches, 2,
+                                        &plan, err);
+
+    if (status < 0) {
+        return status;
+    }
+    for (uint32_t s = 0; s < question->stages; s++) {
+        forward[s] = question->forward;
+        backward[s] = question->backward;
+    }
+    status = sim_run(&plan, &plan.train, &costs, &result, err);
+    if (status == GEMS_OK) {
+        row->is_possible = true;
+        row->time = result.step_seconds;
+        row->idle_fraction = result.idle_fraction;
+        row->n_devices = plan.n_ranks;
+        for (uint32_t r = 0; r < plan.n_ranks; r++) {
+            row->peak_activations[r] = peak_of(&plan.train.ranks[r]);
+        }
+        sim_result_fini(&result);
+    }
+    plan_fini(&plan);
+    return status;
+}
+
+static bool is_good_time(double time)
+{
+    return isfinite(time) && time > 0 && time < 1e9;
+}
+
+int schedules_table(const struct schedules_question *question,
+                    struct schedules_row ret_rows[SCHEDULE_COUNT], uint32_t *ret_n,
+                    struct gems_error *err)
+{
+    uint32_t n = 0;
+    int status = GEMS_OK;
+
+    if (!question->stages || question->stages > SPEC_MAX_STAGES) {
+        return gems_error_set(err, GEMS_E_INVALID, "stages: %u is not in 1..%d", question->stages,
+                              SPEC_MAX_STAGES);
+    }
+    if (!question->microbatches || question->microbatches > MAX_MICROBATCHES) {
+        return gems_error_set(err, GEMS_E_INVALID, "microbatches: %u is not in 1..%d",
+                              question->microbatches, MAX_MICROBATCHES);
+    }
+    if (!is_good_time(question->forward) || !is_good_time(question->backward)) {
+        return gems_error_set(err, GEMS_E_INVALID, "forward, backward: %g, %g must be above 0",
+                              question->forward, question->backward);
+    }
+    for (int kind = SCHEDULE_AUTO + 1; kind < SCHEDULE_COUNT && status == GEMS_OK; kind++) {
+        const struct schedule *schedule = schedule_find(kind);
+        struct schedules_row *row = &ret_rows[n++];
+
+        *row = (struct schedules_row){ .kind = kind };
+        if (!schedule->generate) {
+            snprintf(row->reason, sizeof row->reason, "not in this version");
+        } else if (schedule->is_one_stage && question->stages > 1) {
+            snprintf(row->reason, sizeof row->reason, "runs on 1 device, not on %u stages",
+                     question->stages);
+        } else {
+            status = measure(question, row, err);
+        }
+    }
+    *ret_n = n;
+    return status;
+}
