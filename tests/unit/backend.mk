@@ -6,7 +6,8 @@ liboracle_a_SOURCES = \
 liboracle_a_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
 
 backend_tests = \
-    tests/unit/test_backend_ops
+    tests/unit/test_backend_ops \
+    tests/unit/test_backend_train
 check_PROGRAMS += $(backend_tests)
 TESTS += $(backend_tests)
 backend_LIBS = liboracle.a libbackend.a libplan.a libmodel.a libcommon.a $(DNNL_LIBS)
@@ -14,3 +15,11 @@ backend_LIBS = liboracle.a libbackend.a libplan.a libmodel.a libcommon.a $(DNNL_
 tests_unit_test_backend_ops_SOURCES = tests/unit/test_backend_ops.c
 tests_unit_test_backend_ops_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
 tests_unit_test_backend_ops_LDADD = $(backend_LIBS) $(CHECK_LIBS_ALL)
+
+tests_unit_test_backend_train_SOURCES = tests/unit/test_backend_train.c
+tests_unit_test_backend_train_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
+tests_unit_test_backend_train_LDADD = $(backend_LIBS) $(CHECK_LIBS_ALL)
+
+EXTRA_DIST += \
+    tests/data/make_torch_reference.py \
+    tests/data/torch_reference.txt
