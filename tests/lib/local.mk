@@ -7,3 +7,4 @@ libtest_a_SOURCES = \
     %D%/loop.c %D%/loop.h \
     %D%/run_suite.c %D%/run_suite.h \
     %D%/temp_dir.c %D%/temp_dir.h
+dist_check_SCRIPTS += %D%/make-certs

@@ -1,12 +1,18 @@
 common_tests = \
+    tests/unit/test_connect \
     tests/unit/test_rpc
 check_PROGRAMS += $(common_tests)
 TESTS += $(common_tests)
+DIST_TESTS += $(common_tests)
 
-COMMON_TEST_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS) $(EVENT_CFLAGS)
+COMMON_TEST_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS) $(EVENT_CFLAGS) $(OPENSSL_CFLAGS) \
+    -DTEST_SRCDIR='"$(abs_top_srcdir)"'
 COMMON_TEST_LIBS = libtest.a $(COMMON_LIBS) $(CHECK_LIBS_ALL)
+
+tests_unit_test_connect_SOURCES = tests/unit/test_connect.c
+tests_unit_test_connect_CPPFLAGS = $(COMMON_TEST_CPPFLAGS)
+tests_unit_test_connect_LDADD = $(COMMON_TEST_LIBS)
 
 tests_unit_test_rpc_SOURCES = tests/unit/test_rpc.c
 tests_unit_test_rpc_CPPFLAGS = $(COMMON_TEST_CPPFLAGS)
 tests_unit_test_rpc_LDADD = $(COMMON_TEST_LIBS)
-DIST_TESTS += $(common_tests)
