@@ -18,10 +18,11 @@ void temp_dir_create(struct temp_dir *dir)
 
 void temp_dir_destroy(struct temp_dir *dir)
 {
-    char *slash = strrchr(dir->path, '/');
+    const char *name = strrchr(dir->path, '/') + 1;
+    char base[sizeof dir->path];
 
-    *slash = '\0';
-    fs_remove_tree(dir->path, slash + 1, NULL);
+    snprintf(base, sizeof base, "%.*s", (int)(name - dir->path), dir->path);
+    fs_remove_tree(base, name, NULL);
 }
 
 const char *temp_dir_file(const struct temp_dir *dir, const char *name)

@@ -1,13 +1,29 @@
 common_tests = \
+    tests/unit/test_bg \
+    tests/unit/test_common \
+    tests/unit/test_conf \
     tests/unit/test_connect \
     tests/unit/test_rpc
 check_PROGRAMS += $(common_tests)
 TESTS += $(common_tests)
 DIST_TESTS += $(common_tests)
+THREADED_TESTS += tests/unit/test_bg
 
 COMMON_TEST_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS) $(EVENT_CFLAGS) $(OPENSSL_CFLAGS) \
     -DTEST_SRCDIR='"$(abs_top_srcdir)"'
 COMMON_TEST_LIBS = libtest.a $(COMMON_LIBS) $(CHECK_LIBS_ALL)
+
+tests_unit_test_bg_SOURCES = tests/unit/test_bg.c
+tests_unit_test_bg_CPPFLAGS = $(COMMON_TEST_CPPFLAGS)
+tests_unit_test_bg_LDADD = $(COMMON_TEST_LIBS)
+
+tests_unit_test_common_SOURCES = tests/unit/test_common.c
+tests_unit_test_common_CPPFLAGS = $(COMMON_TEST_CPPFLAGS)
+tests_unit_test_common_LDADD = $(COMMON_TEST_LIBS)
+
+tests_unit_test_conf_SOURCES = tests/unit/test_conf.c
+tests_unit_test_conf_CPPFLAGS = $(COMMON_TEST_CPPFLAGS)
+tests_unit_test_conf_LDADD = $(COMMON_TEST_LIBS)
 
 tests_unit_test_connect_SOURCES = tests/unit/test_connect.c
 tests_unit_test_connect_CPPFLAGS = $(COMMON_TEST_CPPFLAGS)
