@@ -1,9 +1,12 @@
 # data
 data_tests = \
-    tests/unit/test_dataset
+    tests/unit/test_dataset \
+    tests/unit/test_loader \
+    tests/unit/test_real_data
 check_PROGRAMS += $(data_tests)
 TESTS += $(data_tests)
-DIST_TESTS += $(data_tests)
+THREADED_TESTS += tests/unit/test_loader
+DIST_TESTS += tests/unit/test_dataset
 
 DATA_TEST_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS) $(JPEG_CFLAGS) $(PNG_CFLAGS) $(ZLIB_CFLAGS) \
     -DSHARED_DATA='"$(top_srcdir)/../shared/data"'
@@ -13,3 +16,12 @@ tests_unit_test_dataset_SOURCES = tests/unit/test_dataset.c \
     tests/unit/data_files.c tests/unit/data_files.h
 tests_unit_test_dataset_CPPFLAGS = $(DATA_TEST_CPPFLAGS)
 tests_unit_test_dataset_LDADD = $(DATA_TEST_LIBS)
+
+tests_unit_test_loader_SOURCES = tests/unit/test_loader.c \
+    tests/unit/data_files.c tests/unit/data_files.h
+tests_unit_test_loader_CPPFLAGS = $(DATA_TEST_CPPFLAGS)
+tests_unit_test_loader_LDADD = $(DATA_TEST_LIBS)
+
+tests_unit_test_real_data_SOURCES = tests/unit/test_real_data.c
+tests_unit_test_real_data_CPPFLAGS = $(DATA_TEST_CPPFLAGS)
+tests_unit_test_real_data_LDADD = $(DATA_TEST_LIBS)

@@ -127,10 +127,10 @@ static uint32_t make_part(const struct loader *loader, const struct part *part, 
     for (uint32_t k = part->first; k < part->first + part->n; k++) {
         uint64_t sample = sample_at(loader, &part->item, k);
 
-        if (loader->config.has_labels) {
+        if (part->item.has_labels) {
             labels[k] = dataset_label(set_of(loader, &part->item), sample);
         }
-        if (loader->config.has_images && !atomic_load(&loader->is_stopping) &&
+        if (part->item.has_images && !atomic_load(&loader->is_stopping) &&
             make_image(loader, &part->item, sample, pixels, buffer + k * bytes, err) < 0) {
             return k;
         }
@@ -155,7 +155,13 @@ static void check_item(const struct loader *loader, struct slot *slot)
                        (unsigned long long)slot->i, (unsigned long long)item->first,
                        (unsigned long long)(item->first + item->n), (unsigned long long)n,
                        loader->config.max_batch);
-        slot->failed = 0;
+    } else if (item->has_images > loader->config.has_images ||
+               item->has_labels > loader->config.has_labels) {
+        gems_error_set(&slot->error, GEMS_E_INTERNAL,
+                       "loader: item %llu wants more than the buffers have room for",
+                       (unsigned long long)slot->i);
+    }
+    if (slot->error.status) {
         slot->taken = slot->done = item->n;
     }
 }
@@ -379,15 +385,14 @@ int loader_next(struct loader *loader, uint64_t i, const void **ret_images,
     if (i >= loader->n_opened || !slot->is_open || slot->i != i) {
         st = gems_error_set(err, GEMS_E_INTERNAL, "loader: there is no item %llu",
                             (unsigned long long)i);
-    } else if (slot->failed < slot->item.n || slot->error.status) {
+    } else if (slot->error.status) {
         if (err) {
             *err = slot->error;
         }
         st = slot->error.status;
     } else {
-        *ret_images = loader->config.has_images ? buffer : NULL;
-        *ret_labels = loader->config.has_labels ? (uint32_t *)(buffer + loader->labels_offset)
-                                                : NULL;
+        *ret_images = slot->item.has_images ? buffer : NULL;
+        *ret_labels = slot->item.has_labels ? (uint32_t *)(buffer + loader->labels_offset) : NULL;
     }
     pthread_mutex_unlock(&loader->lock);
     return st;
