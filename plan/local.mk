@@ -1,14 +1,19 @@
 noinst_LIBRARIES += libplan.a
 libplan_a_SOURCES = \
+    %D%/advice.c %D%/advice.h \
     %D%/blocks.c %D%/blocks.h \
     %D%/check.c %D%/check.h \
+    %D%/choose.c %D%/choose.h \
+    %D%/cost.c %D%/cost.h \
+    %D%/cut.c %D%/cut.h \
     %D%/layout.c %D%/layout.h \
     %D%/layout_grad.c %D%/layout_grad.h \
+    %D%/make.c %D%/make.h \
     %D%/match.c %D%/match.h \
     %D%/memory.c %D%/memory.h \
     %D%/pack.c %D%/pack.h \
     %D%/plan.c %D%/plan.h \
-    %D%/planner.h \
+    %D%/planner.c %D%/planner.h \
     %D%/program.c %D%/program.h \
     %D%/sched.c %D%/sched.h \
     %D%/sched_eval.c \

@@ -28,6 +28,7 @@ struct layout_cache {
 struct holding {
     uint32_t slot, first, last; /* in the common time */
     uint32_t chain, microbatch;
+    bool is_sent_last; /* it ends with a send, which nobody in the program waits for */
 };
 
 struct build {
@@ -151,16 +152,36 @@ static void hold(struct build *b, const struct instr *instr, uint32_t *newest)
 
     if (!held || held->chain != instr->chain || held->microbatch != instr->microbatch) {
         held = &b->holdings[b->n_holdings++];
-        *held = (struct holding){ instr->slot, b->time, b->time, instr->chain, instr->microbatch };
+        *held = (struct holding){
+            .slot = instr->slot,
+            .first = b->time,
+            .chain = instr->chain,
+            .microbatch = instr->microbatch,
+        };
         newest[instr->slot] = b->n_holdings;
     }
     held->last = b->time;
+    held->is_sent_last = instr->op == INSTR_SEND_ACT;
+}
+
+/* When a send ends is not known from the list, so its slot is held to the end of
+ * the program for other slots; the next micro-batch on the same slot waits for it.
+ * Otherwise two ranks that evaluate in both directions could each wait for the
+ * other to make room. */
+static void hold_sent(struct build *b, uint32_t first_holding)
+{
+    for (uint32_t h = first_holding; h < b->n_holdings; h++) {
+        if (b->holdings[h].is_sent_last) {
+            b->holdings[h].last = b->time - 1;
+        }
+    }
 }
 
 static int walk_program(struct build *b, const struct program *program, uint32_t *newest,
                         struct gems_error *err)
 {
     const struct instr_list *list;
+    uint32_t first_holding = b->n_holdings;
     int status = GEMS_OK;
 
     if (program->n_ranks <= b->rank) {
@@ -179,6 +200,7 @@ static int walk_program(struct build *b, const struct program *program, uint32_t
             status = measure_pass(b, program, instr, err);
         }
     }
+    hold_sent(b, first_holding);
     return status;
 }
 
