@@ -1,8 +1,10 @@
 common_tests = \
     tests/unit/test_bg \
+    tests/unit/test_codec \
     tests/unit/test_common \
     tests/unit/test_conf \
     tests/unit/test_connect \
+    tests/unit/test_messages \
     tests/unit/test_rpc
 check_PROGRAMS += $(common_tests)
 TESTS += $(common_tests)
@@ -32,3 +34,11 @@ tests_unit_test_connect_LDADD = $(COMMON_TEST_LIBS)
 tests_unit_test_rpc_SOURCES = tests/unit/test_rpc.c
 tests_unit_test_rpc_CPPFLAGS = $(COMMON_TEST_CPPFLAGS)
 tests_unit_test_rpc_LDADD = $(COMMON_TEST_LIBS)
+
+tests_unit_test_codec_SOURCES = tests/unit/test_codec.c
+tests_unit_test_codec_CPPFLAGS = $(COMMON_TEST_CPPFLAGS) $(PROTOBUF_C_CFLAGS)
+tests_unit_test_codec_LDADD = libtest.a $(PROTO_LIBS) $(CHECK_LIBS_ALL)
+
+tests_unit_test_messages_SOURCES = tests/unit/test_messages.c
+tests_unit_test_messages_CPPFLAGS = $(COMMON_TEST_CPPFLAGS) $(PROTOBUF_C_CFLAGS)
+tests_unit_test_messages_LDADD = libtest.a $(PROTO_LIBS) $(CHECK_LIBS_ALL)
