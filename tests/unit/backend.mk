@@ -6,6 +6,7 @@ liboracle_a_SOURCES = \
 liboracle_a_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
 
 backend_tests = \
+    tests/unit/test_backend_alloc \
     tests/unit/test_backend_ops \
     tests/unit/test_backend_train
 check_PROGRAMS += $(backend_tests)
@@ -23,3 +24,7 @@ tests_unit_test_backend_train_LDADD = $(backend_LIBS) $(CHECK_LIBS_ALL)
 EXTRA_DIST += \
     tests/data/make_torch_reference.py \
     tests/data/torch_reference.txt
+
+tests_unit_test_backend_alloc_SOURCES = tests/unit/test_backend_alloc.c
+tests_unit_test_backend_alloc_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
+tests_unit_test_backend_alloc_LDADD = $(backend_LIBS) $(CHECK_LIBS_ALL)

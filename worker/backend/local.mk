@@ -28,6 +28,7 @@ libbackend_a_SOURCES += \
     %D%/cpu/loops.c \
     %D%/cpu/norm.c \
     %D%/cpu/op.c \
-    %D%/cpu/pool.c
+    %D%/cpu/pool.c \
+    %D%/cpu/pool_new.c
 libbackend_a_CFLAGS = $(AM_CFLAGS) $(DNNL_CFLAGS)
 endif

@@ -173,8 +173,11 @@ int cpu_call_run(struct be_op *op, enum cpu_call_id id, const struct cpu_bases *
         status = dnnl_memory_set_data_handle(call->args[i].memory, base + call->places[i].offset);
     }
     if (status == dnnl_success) {
+        cpu_pool_enter(call->has_run);
         status = dnnl_primitive_execute(call->primitive, op->dev->stream, (int)call->n_args,
                                         call->args);
+        cpu_pool_leave(call->has_run);
+        call->has_run = true;
     }
     return cpu_check(status, "execution", op->node.name, err);
 }

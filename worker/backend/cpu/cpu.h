@@ -47,6 +47,7 @@ struct cpu_bases {
 struct cpu_call {
     dnnl_primitive_desc_t desc; /* NULL: not in use */
     dnnl_primitive_t primitive;
+    bool has_run;
     uint32_t n_args;
     struct {
         enum cpu_region region;
@@ -165,6 +166,12 @@ void cpu_clear_tails(const struct be_op *op, void *grads);
  * gradient block: writes it, or adds it by way of scratch. */
 int cpu_weight_gradient(struct be_op *op, const struct be_args *args, struct cpu_bases *bases,
                         struct gems_error *err);
+
+/* Between these, small allocations of the library come from a fixed array; not
+ * in the first execution of a primitive (has_run false), which may generate
+ * code that stays. */
+void cpu_pool_enter(bool has_run);
+void cpu_pool_leave(bool has_run);
 
 /* Loops over flat memory, by the best instruction set there is, same bits in
  * each. relu: y <- max(x, 0); mask: dx <- dy where y > 0, else 0. */

@@ -1,8 +1,8 @@
 /* Flatten and dense. Source: docs/MATH.md, "dense".
  *
- * Flatten leaves the blocked layout for a plain vector in [c][h][w] order.
- * Weights of dense are plain [k][c]: both passes are matrix products that
- * take them as they are, whatever the batch. */
+ * Flatten leaves the blocked layout for a plain vector in [c][h][w] order. All
+ * passes of dense share one layout of the weights, the one that forward likes
+ * for a batch of one: it must not depend on the batch. */
 #include "worker/backend/cpu/cpu.h"
 
 #include "common/error.h"
@@ -134,20 +134,55 @@ static int plan_weight(struct be_op *op, struct gems_error *err)
     return GEMS_OK;
 }
 
+static int ask_layout(const struct be_op *op, dnnl_memory_desc_t *ret_weights,
+                      struct gems_error *err)
+{
+    dnnl_dims_t dims = { op->node.k, op->in.c };
+    dnnl_primitive_desc_t forward = NULL;
+    dnnl_inner_product_desc_t desc;
+    dnnl_memory_desc_t x, y, any;
+    int st = cpu_tensor_md(op->dev, 1, &op->in, false, &x, err);
+
+    st = st < 0 ? st : cpu_tensor_md(op->dev, 1, &op->node.out, false, &y, err);
+    st = st < 0 ? st : cpu_check(dnnl_memory_desc_init_by_tag(&any, 2, dims, dnnl_f32,
+                                                              dnnl_format_tag_any),
+                                 "layout", op->node.name, err);
+    st = st < 0 ? st : cpu_check(dnnl_inner_product_forward_desc_init(&desc, dnnl_forward_training,
+                                                                      &x, &any, NULL, &y),
+                                 "dense", op->node.name, err);
+    st = st < 0 ? st : cpu_check(dnnl_primitive_desc_create(&forward, &desc, op->dev->attr,
+                                                            op->dev->engine, NULL),
+                                 "dense", op->node.name, err);
+    if (st == GEMS_OK) {
+        *ret_weights = *dnnl_primitive_desc_query_md(forward, dnnl_query_weights_md, 0);
+        dnnl_primitive_desc_destroy(forward);
+    }
+    return st;
+}
+
+static int plan_params(struct be_op *op, struct gems_error *err)
+{
+    dnnl_memory_desc_t weights, bias;
+    int st = ask_layout(op, &weights, err);
+
+    if (st == GEMS_OK && op->node.has_bias) {
+        st = cpu_plain_md(1, op->params[1].dims, &bias, err);
+    }
+    if (st < 0) {
+        return st;
+    }
+    cpu_take_param(op, 0, &weights);
+    if (op->node.has_bias) {
+        cpu_take_param(op, 1, &bias);
+    }
+    return GEMS_OK;
+}
+
 static int dense_plan(struct be_op *op, struct gems_error *err)
 {
-    int st = GEMS_OK;
+    int st = plan_params(op, err);
 
-    for (uint32_t p = 0; p < op->info.n_params; p++) {
-        dnnl_memory_desc_t md;
-
-        st = cpu_plain_md(op->params[p].n_dims, op->params[p].dims, &md, err);
-        if (st < 0) {
-            return st;
-        }
-        cpu_take_param(op, p, &md);
-    }
-    st = plan_forward(op, err);
+    st = st < 0 ? st : plan_forward(op, err);
     if (st < 0 || op->mode == BE_EVAL) {
         return st;
     }

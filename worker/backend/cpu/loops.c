@@ -49,7 +49,7 @@ struct part {
     uint64_t first, n;
 };
 
-enum { PART_MIN = 1 << 15 };
+enum { PART_MIN = 1 << 15 /* elements worth a team */ };
 
 static struct part part_of(uint64_t n, uint32_t i, uint32_t n_parts)
 {
@@ -60,63 +60,111 @@ static struct part part_of(uint64_t n, uint32_t i, uint32_t n_parts)
     return (struct part){ .first = first, .n = end > first ? end - first : 0 };
 }
 
+/* All threads or one: a team of another size would be made anew. */
 static uint32_t parts_for(const struct be_device *dev, uint64_t n)
 {
-    uint64_t most = n / PART_MIN + 1;
-
+    if (dev->threads == 1 || n < PART_MIN) {
+        return 1;
+    }
     cpu_enter(dev);
-    return most < dev->threads ? (uint32_t)most : dev->threads;
+    return dev->threads;
+}
+
+/* Runs a body over the parts of [0, n). Without a team where there is but one
+ * part: OpenMP makes one even for a loop that is not parallel. */
+typedef void (*part_fn)(const void *arg, struct part part);
+
+static void for_parts(const struct be_device *dev, uint64_t n, part_fn body, const void *arg)
+{
+    uint32_t n_parts = parts_for(dev, n);
+
+    if (n_parts == 1) {
+        body(arg, (struct part){ 0, n });
+        return;
+    }
+#pragma omp parallel for schedule(static)
+    for (uint32_t i = 0; i < n_parts; i++) {
+        body(arg, part_of(n, i, n_parts));
+    }
+}
+
+/* Operands of an element-wise loop. */
+struct operands {
+    const float *a, *b;
+    float *to;
+};
+
+static void part_add(const void *arg, struct part p)
+{
+    const struct operands *o = arg;
+
+    vector_add(o->a + p.first, o->b + p.first, o->to + p.first, p.n);
+}
+
+static void part_add_relu(const void *arg, struct part p)
+{
+    const struct operands *o = arg;
+
+    add_relu(o->a + p.first, o->b + p.first, o->to + p.first, p.n);
+}
+
+static void part_relu(const void *arg, struct part p)
+{
+    const struct operands *o = arg;
+
+    relu(o->a + p.first, o->to + p.first, p.n);
+}
+
+static void part_mask(const void *arg, struct part p)
+{
+    const struct operands *o = arg;
+
+    mask(o->a + p.first, o->b + p.first, o->to + p.first, p.n);
 }
 
 void cpu_loop_add(const struct be_device *dev, const float *a, const float *b, float *sum,
                   uint64_t n)
 {
-    uint32_t n_parts = parts_for(dev, n);
-
-#pragma omp parallel for schedule(static) if (n_parts > 1)
-    for (uint32_t i = 0; i < n_parts; i++) {
-        struct part p = part_of(n, i, n_parts);
-
-        vector_add(a + p.first, b + p.first, sum + p.first, p.n);
-    }
+    for_parts(dev, n, part_add, &(struct operands){ a, b, sum });
 }
 
 void cpu_loop_add_relu(const struct be_device *dev, const float *a, const float *b, float *sum,
                        uint64_t n)
 {
-    uint32_t n_parts = parts_for(dev, n);
-
-#pragma omp parallel for schedule(static) if (n_parts > 1)
-    for (uint32_t i = 0; i < n_parts; i++) {
-        struct part p = part_of(n, i, n_parts);
-
-        add_relu(a + p.first, b + p.first, sum + p.first, p.n);
-    }
+    for_parts(dev, n, part_add_relu, &(struct operands){ a, b, sum });
 }
 
 void cpu_loop_relu(const struct be_device *dev, const float *x, float *y, uint64_t n)
 {
-    uint32_t n_parts = parts_for(dev, n);
-
-#pragma omp parallel for schedule(static) if (n_parts > 1)
-    for (uint32_t i = 0; i < n_parts; i++) {
-        struct part p = part_of(n, i, n_parts);
-
-        relu(x + p.first, y + p.first, p.n);
-    }
+    for_parts(dev, n, part_relu, &(struct operands){ x, NULL, y });
 }
 
 void cpu_loop_mask(const struct be_device *dev, const float *y, const float *dy, float *dx,
                    uint64_t n)
 {
-    uint32_t n_parts = parts_for(dev, n);
+    for_parts(dev, n, part_mask, &(struct operands){ y, dy, dx });
+}
 
-#pragma omp parallel for schedule(static) if (n_parts > 1)
-    for (uint32_t i = 0; i < n_parts; i++) {
-        struct part p = part_of(n, i, n_parts);
+/* Operands of an optimizer. */
+struct update {
+    float *w, *m, *v;
+    const float *g;
+    const struct be_sgd *sgd;
+    const struct be_adam *adam;
+};
 
-        mask(y + p.first, dy + p.first, dx + p.first, p.n);
-    }
+static void part_sgd(const void *arg, struct part p)
+{
+    const struct update *u = arg;
+
+    vector_sgd(u->w + p.first, u->g + p.first, u->m ? u->m + p.first : NULL, p.n, u->sgd);
+}
+
+static void part_adam(const void *arg, struct part p)
+{
+    const struct update *u = arg;
+
+    vector_adam(u->w + p.first, u->g + p.first, u->m + p.first, u->v + p.first, p.n, u->adam);
 }
 
 static int loop_add(struct be_device *dev, const void *a, const void *b, void *ret_sum, uint64_t n,
@@ -130,33 +178,16 @@ static int loop_add(struct be_device *dev, const void *a, const void *b, void *r
 static int loop_sgd(struct be_device *dev, void *w, const void *g, void *momentum, uint64_t n,
                     const struct be_sgd *p, struct gems_error *err)
 {
-    uint32_t n_parts = parts_for(dev, n);
-
     (void)err;
-#pragma omp parallel for schedule(static) if (n_parts > 1)
-    for (uint32_t i = 0; i < n_parts; i++) {
-        struct part part = part_of(n, i, n_parts);
-        float *m = momentum;
-
-        vector_sgd((float *)w + part.first, (const float *)g + part.first,
-                   m ? m + part.first : NULL, part.n, p);
-    }
+    for_parts(dev, n, part_sgd, &(struct update){ .w = w, .g = g, .m = momentum, .sgd = p });
     return GEMS_OK;
 }
 
 static int loop_adam(struct be_device *dev, void *w, const void *g, void *m, void *v, uint64_t n,
                      const struct be_adam *p, struct gems_error *err)
 {
-    uint32_t n_parts = parts_for(dev, n);
-
     (void)err;
-#pragma omp parallel for schedule(static) if (n_parts > 1)
-    for (uint32_t i = 0; i < n_parts; i++) {
-        struct part part = part_of(n, i, n_parts);
-
-        vector_adam((float *)w + part.first, (const float *)g + part.first,
-                    (float *)m + part.first, (float *)v + part.first, part.n, p);
-    }
+    for_parts(dev, n, part_adam, &(struct update){ .w = w, .g = g, .m = m, .v = v, .adam = p });
     return GEMS_OK;
 }
 
