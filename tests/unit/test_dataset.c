@@ -341,6 +341,25 @@ START_TEST(packed_images_need_room_for_a_temporary_file)
 }
 END_TEST
 
+START_TEST(an_index_needs_no_room_and_gives_no_pixels)
+{
+    struct dataset_spec spec = spec_of(DATASET_IDX, dir.path, 1, 4, 2);
+    struct gems_error err = { 0 };
+    struct dataset *set;
+    uint8_t pixels[16];
+
+    ck_assert_int_eq(setenv("TMPDIR", "/nonexistent", 1), 0);
+    files_write_idx(files_path(dir.path, "train"), 9, 4, 4, 2, _i);
+    spec.is_index_only = true;
+    set = must_open(&spec);
+    ck_assert_uint_eq(dataset_samples(set), 9);
+    ck_assert_uint_eq(dataset_label(set, 3), 1);
+    ck_assert_int_eq(dataset_read(set, 0, pixels, &err), GEMS_E_INTERNAL);
+    ck_assert_str_eq(err.text, "data set: sample 0 of 9, opened for its index only");
+    dataset_close(set);
+}
+END_TEST
+
 /* Each case overwrites a part of a good pair of 5 images of 4x4, 3 classes. */
 static void put_file(const char *name, uint32_t magic, uint32_t n, uint32_t h, uint32_t w,
                      size_t n_data, uint8_t value)
@@ -1111,6 +1130,7 @@ static Suite *suite(void)
     tcase_add_test(tc, grey_idx_images_fill_three_channels);
     tcase_add_test(tc, no_temporary_file_is_left_of_packed_images);
     tcase_add_test(tc, packed_images_need_room_for_a_temporary_file);
+    tcase_add_loop_test(tc, an_index_needs_no_room_and_gives_no_pixels, 0, 2);
     tcase_add_loop_test(tc, a_wrong_idx_file_is_refused_by_name, 0, N(idx_cases));
     tcase_add_test(tc, a_missing_prefix_tells_what_a_path_is);
     tcase_add_loop_test(tc, a_damaged_packed_file_is_refused, 0, 4);

@@ -42,35 +42,46 @@ static uint32_t clamp(int64_t i, uint32_t side)
     return i < 0 ? 0 : i >= side ? side - 1 : (uint32_t)i;
 }
 
-/* Source column of output column x. */
-static uint32_t column(const struct augment *augment, uint32_t x, uint32_t w)
+/* n values from pixels that lie `step` apart: 1, -1 (mirrored) or 0 (border). */
+static void map_run(const struct augment_table *table, const uint8_t *from, ptrdiff_t step, size_t n,
+                    bool is_f64, void *ret_values, size_t at)
 {
-    uint32_t from = clamp((int64_t)x - augment->right, w);
+    if (is_f64) {
+        double *values = (double *)ret_values + at;
 
-    return augment->is_flipped ? w - 1 - from : from;
+        for (size_t i = 0; i < n; i++) {
+            values[i] = table->f64[from[(ptrdiff_t)i * step]];
+        }
+    } else {
+        float *values = (float *)ret_values + at;
+
+        for (size_t i = 0; i < n; i++) {
+            values[i] = table->f32[from[(ptrdiff_t)i * step]];
+        }
+    }
 }
 
 void augment_apply(const struct augment *augment, const struct augment_table *table,
                    const uint8_t *pixels, uint32_t c, uint32_t h, uint32_t w, bool is_f64,
                    void *ret_values)
 {
-    bool is_plain = !augment->is_flipped && augment->right == 0;
+    /* A row of the output: left border, pixels, right border. */
+    uint32_t left = clamp(augment->right, w + 1), right = clamp(-(int64_t)augment->right, w + 1);
+    uint32_t inner = w - left - right;
+    ptrdiff_t step = augment->is_flipped ? -1 : 1;
     size_t at = 0;
 
     for (uint32_t k = 0; k < c; k++) {
-        for (uint32_t y = 0; y < h; y++) {
-            const uint8_t *row =
-                pixels + ((size_t)k * h + clamp((int64_t)y - augment->down, h)) * w;
+        for (uint32_t y = 0; y < h; y++, at += w) {
+            uint32_t from = clamp((int64_t)y - augment->down, h);
+            const uint8_t *row = pixels + ((size_t)k * h + from) * w;
+            const uint8_t *first = augment->is_flipped ? row + w - 1 : row;
+            const uint8_t *last = first + step * (ptrdiff_t)(w - 1);
 
-            for (uint32_t x = 0; x < w; x++, at++) {
-                uint8_t pixel = row[is_plain ? x : column(augment, x, w)];
-
-                if (is_f64) {
-                    ((double *)ret_values)[at] = table->f64[pixel];
-                } else {
-                    ((float *)ret_values)[at] = table->f32[pixel];
-                }
-            }
+            map_run(table, first, 0, left, is_f64, ret_values, at);
+            map_run(table, first + step * (ptrdiff_t)right, step, inner, is_f64, ret_values,
+                    at + left);
+            map_run(table, last, 0, right, is_f64, ret_values, at + left + inner);
         }
     }
 }

@@ -136,9 +136,10 @@ uint32_t dataset_label(const struct dataset *set, uint64_t i)
 
 int dataset_read(struct dataset *set, uint64_t i, uint8_t *ret_pixels, struct gems_error *err)
 {
-    if (i >= set->samples) {
-        return gems_error_set(err, GEMS_E_INTERNAL, "data set: sample %llu of %llu",
-                              (unsigned long long)i, (unsigned long long)set->samples);
+    if (i >= set->samples || set->spec.is_index_only) {
+        return gems_error_set(err, GEMS_E_INTERNAL, "data set: sample %llu of %llu%s",
+                              (unsigned long long)i, (unsigned long long)set->samples,
+                              set->spec.is_index_only ? ", opened for its index only" : "");
     }
     return set->ops->read(set, i, ret_pixels, err);
 }

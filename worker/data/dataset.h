@@ -12,9 +12,8 @@
 #ifndef GEMS_WORKER_DATA_DATASET_H
 #define GEMS_WORKER_DATA_DATASET_H
 
+#include <stdbool.h>
 #include <stdint.h>
-
-#include "model/graph.h"
 
 struct gems_error;
 struct dataset;
@@ -26,12 +25,17 @@ struct dataset_spec {
     const char *path;         /* absolute; NULL for synthetic. idx: PREFIX, or a directory
                                  (DIR/train-*, DIR/t10k-* if is_eval) */
     bool is_eval;
+    bool is_index_only;       /* samples and labels are all that is asked for: nothing is
+                                 unpacked or written, and read() is not allowed */
     uint32_t channels, height, width;
     uint32_t classes;         /* what the model has; a label beyond is GEMS_E_DATA */
     uint64_t samples;         /* synthetic */
     uint64_t seed;            /* synthetic */
 };
 
+/* GEMS_E_DATA names the file and what is wrong: missing, not what the format
+ * wants, labels and images that do not match, no samples. A packed idx file
+ * is unpacked to a nameless file in $TMPDIR (else /var/tmp). */
 int dataset_open(const struct dataset_spec *spec, struct dataset **ret_set, struct gems_error *err);
 void dataset_close(struct dataset *set);
 uint64_t dataset_samples(const struct dataset *set);

@@ -200,8 +200,10 @@ static int check_length(const char *path, uint64_t bytes, uint64_t promised, uin
                           bytes > promised ? "at least " : "", (unsigned long long)bytes);
 }
 
-/* Leaves the descriptor of the images at hand, packed or not. */
-static int load_images(struct idx *idx, const struct part *part, uint64_t n, struct gems_error *err)
+/* Leaves the descriptor of the images at hand, packed or not. Packed ones whose
+ * pixels nobody asks for stay packed. */
+static int load_images(struct idx *idx, const struct part *part, uint64_t n, bool index_only,
+                       struct gems_error *err)
 {
     uint64_t promised, bytes;
     int st;
@@ -214,6 +216,9 @@ static int load_images(struct idx *idx, const struct part *part, uint64_t n, str
                               part->path, idx->w, idx->h, (unsigned long long)IMAGE_MAX_PIXELS);
     }
     promised = n * idx->h * idx->w;
+    if (index_only && !gzdirect(part->file)) {
+        return 0;
+    }
     if (gzdirect(part->file)) {
         st = format_open_file(part->path, &idx->fd, &bytes, err);
         bytes = st == 0 && bytes > HEADER_IMAGES ? bytes - HEADER_IMAGES : 0;
@@ -332,7 +337,7 @@ static int load(struct dataset *set, struct idx *idx, struct part *images, struc
     }
     set->samples = n;
     st = load_labels(idx, labels, set->spec.classes, err);
-    return st == 0 ? load_images(idx, images, n, err) : st;
+    return st == 0 ? load_images(idx, images, n, set->spec.is_index_only, err) : st;
 }
 
 static int open_idx(struct dataset *set, struct gems_error *err)

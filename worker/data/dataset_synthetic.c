@@ -44,18 +44,24 @@ static uint32_t label_synthetic(const struct dataset *set, uint64_t i)
     return (uint32_t)rng_below(set->spec.seed, stream(set, KEY_LABEL, 0), i, set->spec.classes);
 }
 
-/* Grid position of pixel i on a side: point to the left, and weight of the
- * next one in 256ths. */
-static uint32_t grid_place(uint32_t i, uint32_t side, int *ret_weight)
-{
-    uint64_t place = side > 1 ? (uint64_t)i * (GRID - 1) * 256 / (side - 1) : 0;
-    uint32_t left = (uint32_t)(place >> 8);
+/* A position on the grid: point to the left, and weight of the next in 256ths. */
+struct place {
+    uint32_t left;
+    int weight;
+};
 
-    if (left > GRID - 2) {
-        left = GRID - 2;
-    }
-    *ret_weight = (int)(place - ((uint64_t)left << 8));
-    return left;
+/* Pixels a grid step apart, in 2^-40: multiplied and not divided a pixel. */
+static uint64_t grid_step(uint32_t side)
+{
+    return side > 1 ? ((uint64_t)(GRID - 1) << 40) / (side - 1) : 0;
+}
+
+static struct place grid_place(uint32_t i, uint64_t step)
+{
+    uint32_t place = (uint32_t)(i * step >> 32);
+    uint32_t left = place >> 8 < GRID - 2 ? place >> 8 : GRID - 2;
+
+    return (struct place){ left, (int)(place - (left << 8)) };
 }
 
 static void make_grid(const struct dataset *set, uint32_t label, uint32_t channel,
@@ -79,17 +85,16 @@ static void make_row(const struct dataset *set, const int line[GRID], uint64_t n
                      uint64_t index, uint8_t *ret_row)
 {
     uint32_t w = set->spec.width;
-    uint64_t bits = 0;
+    uint64_t bits = 0, step = grid_step(w);
 
     for (uint32_t x = 0; x < w; x++) {
-        int weight, value;
-        uint32_t left = grid_place(x, w, &weight);
+        struct place place = grid_place(x, step);
+        int value = line[place.left] * (256 - place.weight) + line[place.left + 1] * place.weight;
 
         if (x % 8 == 0) {
             bits = rng_u64(set->spec.seed, noise, index + x / 8);
         }
-        value = (line[left] * (256 - weight) + line[left + 1] * weight) >> 8;
-        value += (int)(bits >> (x % 8 * 8) & 0xff) * NOISE / 256 - NOISE / 2;
+        value = (value >> 8) + (int)(bits >> (x % 8 * 8) & 0xff) * NOISE / 256 - NOISE / 2;
         ret_row[x] = (uint8_t)(value < 0 ? 0 : value > 255 ? 255 : value);
     }
 }
@@ -107,11 +112,12 @@ static int read_synthetic(struct dataset *set, uint64_t i, uint8_t *ret_pixels,
         make_grid(set, label, c, grid);
         for (uint32_t y = 0; y < h; y++) {
             uint64_t row = (uint64_t)c * h + y;
-            int weight, line[GRID];
-            uint32_t top = grid_place(y, h, &weight);
+            struct place top = grid_place(y, grid_step(h));
+            int line[GRID];
 
             for (int x = 0; x < GRID; x++) {
-                line[x] = (grid[top][x] * (256 - weight) + grid[top + 1][x] * weight) >> 8;
+                line[x] = (grid[top.left][x] * (256 - top.weight) +
+                           grid[top.left + 1][x] * top.weight) >> 8;
             }
             make_row(set, line, noise, row * row_draws, ret_pixels + row * w);
         }

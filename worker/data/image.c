@@ -99,20 +99,25 @@ static void scale_row(const struct image *image, uint32_t y, const struct axis *
                       float *ret_row)
 {
     const uint8_t *row = image->pixels + (size_t)y * image->w * image->c;
-    uint32_t c = image->c;
 
     for (uint32_t x = 0; x < w; x++) {
         const struct tap *tap = &x_axis->taps[x];
+        const uint8_t *pixel = row + (size_t)tap->first * image->c;
+        float sums[3] = { 0.0f };
 
-        for (uint32_t k = 0; k < c; k++) {
-            const uint8_t *pixel = row + (size_t)tap->first * c + k;
-            float sum = 0.0f;
-
+        if (image->c == 1) {
             for (uint32_t i = 0; i < tap->n; i++) {
-                sum += tap->weights[i] * (float)pixel[(size_t)i * c];
+                sums[0] += tap->weights[i] * (float)pixel[i];
             }
-            ret_row[(size_t)x * c + k] = sum;
+            ret_row[x] = sums[0];
+            continue;
         }
+        for (uint32_t i = 0; i < tap->n; i++, pixel += 3) {
+            for (int k = 0; k < 3; k++) {
+                sums[k] += tap->weights[i] * (float)pixel[k];
+            }
+        }
+        memcpy(ret_row + (size_t)x * 3, sums, sizeof sums);
     }
 }
 
@@ -122,12 +127,14 @@ static uint8_t to_byte(float value)
 }
 
 /* Source rows are scaled once each, into a ring of as many as one output row
- * can need; rows are asked for in ascending order. */
+ * can need; rows are asked for in ascending order. Behind the ring: one row of
+ * sums. */
 static void scale_rows(const struct image *image, const struct axis *y_axis,
                        const struct axis *x_axis, float *ring, uint32_t n_ring,
                        struct image *ret_image)
 {
     size_t n = (size_t)ret_image->w * image->c;
+    float *sums = ring + n_ring * n;
     uint32_t next = 0;
 
     for (uint32_t y = 0; y < ret_image->h; y++) {
@@ -138,13 +145,16 @@ static void scale_rows(const struct image *image, const struct axis *y_axis,
         for (; next < tap->first + tap->n; next++) {
             scale_row(image, next, x_axis, ret_image->w, ring + next % n_ring * n);
         }
-        for (size_t x = 0; x < n; x++) {
-            float sum = 0.0f;
+        memset(sums, 0, n * sizeof *sums);
+        for (uint32_t i = 0; i < tap->n; i++) {
+            const float *row = ring + (tap->first + i) % n_ring * n;
 
-            for (uint32_t i = 0; i < tap->n; i++) {
-                sum += tap->weights[i] * ring[(tap->first + i) % n_ring * n + x];
+            for (size_t x = 0; x < n; x++) {
+                sums[x] += tap->weights[i] * row[x];
             }
-            out[x] = to_byte(sum);
+        }
+        for (size_t x = 0; x < n; x++) {
+            out[x] = to_byte(sums[x]);
         }
     }
 }
@@ -176,7 +186,7 @@ static int scale(const struct image *image, struct image *ret_image, struct gems
         goto out;
     }
     n_ring = most_taps(&y_axis, ret_image->h);
-    ring = malloc(n_ring * (size_t)ret_image->w * image->c * sizeof *ring);
+    ring = malloc((n_ring + 1) * (size_t)ret_image->w * image->c * sizeof *ring);
     if (!ring) {
         st = gems_error_set(err, GEMS_E_NOMEM, "data set: no memory to resize an image");
         goto out;
