@@ -83,8 +83,8 @@ static bool try_schedules(const struct make_input *input, struct plan *plan, siz
 static bool try_stages(const struct make_input *input, uint32_t n_devices, struct plan *plan,
                        size_t *inout_used)
 {
-    uint32_t most = input->graph->n_layers < SPEC_MAX_STAGES ? input->graph->n_layers
-                                                             : SPEC_MAX_STAGES;
+    uint32_t most =
+        input->graph->n_layers < SPEC_MAX_STAGES ? input->graph->n_layers : SPEC_MAX_STAGES;
     struct plan_device *devices = calloc(SPEC_MAX_STAGES, sizeof *devices);
     struct make_input trial = *input;
     bool has = false;
@@ -112,8 +112,9 @@ static bool try_stages(const struct make_input *input, uint32_t n_devices, struc
         peak = try_plan(&trial);
         if (peak) {
             advice_bytes(peak, text, sizeof text);
-            append(plan, inout_used, "; parallel.stages: %u%s%s would fit with %s on each of %u devices",
-                   p, trial.schedule != input->schedule ? " and schedule: " : "",
+            append(plan, inout_used,
+                   "; parallel.stages: %u%s%s would fit with %s on each of %u devices", p,
+                   trial.schedule != input->schedule ? " and schedule: " : "",
                    trial.schedule != input->schedule ? schedule_name(trial.schedule) : "", text, p);
             has = true;
         }
@@ -183,7 +184,8 @@ static bool try_microbatches(const struct make_input *input, struct plan *plan, 
 
         if (peak) {
             advice_bytes(peak, text, sizeof text);
-            append(plan, inout_used, "; parallel.microbatch: %u would fit with about %s", size, text);
+            append(plan, inout_used, "; parallel.microbatch: %u would fit with about %s", size,
+                   text);
             return true;
         }
     }

@@ -63,11 +63,11 @@ static int refuse(const struct check *c, const char *format, ...)
     if (c->index >= list->n) {
         return gems_error_set(c->err, GEMS_E_INTERNAL, "program: rank %u: %s", c->rank, text);
     }
-    return gems_error_set(c->err, GEMS_E_INTERNAL,
-                          "program: rank %u instruction %u (%s chain %u stage %u micro-batch %u): %s",
-                          c->rank, c->index, instr_name(list->items[c->index].op),
-                          list->items[c->index].chain, list->items[c->index].stage,
-                          list->items[c->index].microbatch, text);
+    return gems_error_set(
+        c->err, GEMS_E_INTERNAL,
+        "program: rank %u instruction %u (%s chain %u stage %u micro-batch %u): %s", c->rank,
+        c->index, instr_name(list->items[c->index].op), list->items[c->index].chain,
+        list->items[c->index].stage, list->items[c->index].microbatch, text);
 }
 
 /* Is this message one of the stage's? Its peer must be the other stage's rank. */
@@ -94,7 +94,8 @@ static bool is_message_of(const struct check *c, const struct instr *instr)
 }
 
 /* Messages that a pass of a stage has. */
-static uint32_t count_messages(const struct check *c, uint32_t stage, bool is_send, bool is_gradient)
+static uint32_t count_messages(const struct check *c, uint32_t stage, bool is_send,
+                               bool is_gradient)
 {
     uint32_t n = 0;
 
@@ -167,7 +168,8 @@ static int open_pass(struct check *c, const struct instr *instr)
     if (instr->op == INSTR_LOAD) {
         pass->is_loaded = true;
     } else if (!is_message_of(c, instr)) {
-        return refuse(c, "edge %u from rank %u is not one of the stage's", instr->edge, instr->peer);
+        return refuse(c, "edge %u from rank %u is not one of the stage's", instr->edge,
+                      instr->peer);
     } else {
         pass->n_recv++;
     }
@@ -311,7 +313,8 @@ static int run_sum(struct check *c, const struct instr *instr)
         sum->buffers[instr->slot] = 0;
         return GEMS_OK;
     case INSTR_REDUCE:
-        if (n < 2 || sum->is_reduced || ((instr->microbatch >> own) & 1) != (sum->buffers[0] != 0)) {
+        if (n < 2 || sum->is_reduced ||
+            ((instr->microbatch >> own) & 1) != (sum->buffers[0] != 0)) {
             return refuse(c, "copies %#x", instr->microbatch);
         }
         sum->is_reduced = true;
@@ -398,7 +401,8 @@ static uint64_t hash_of_tree(const struct check *c, uint32_t first, uint32_t las
     uint64_t left = 0, right;
 
     if (last - first == 1) {
-        for (uint32_t i = gradient_block_first(first, n, g); i < gradient_block_first(last, n, g); i++) {
+        for (uint32_t i = gradient_block_first(first, n, g); i < gradient_block_first(last, n, g);
+             i++) {
             left = mix(left, i);
         }
         return left;
@@ -445,7 +449,8 @@ static int check_sums(struct check *c)
             }
         }
         if (hash_of_copies(c, stage, copies, n) != expected) {
-            return refuse(c, "stage %u: gradients are summed in another order than the job's", stage);
+            return refuse(c, "stage %u: gradients are summed in another order than the job's",
+                          stage);
         }
     }
     return GEMS_OK;
@@ -458,8 +463,8 @@ static int check_complete(struct check *c)
     for (uint32_t i = 0; i < c->plan->n_stages * n; i++) {
         if (c->n_forward[i] != 1 || c->n_backward[i] != !c->program->is_eval) {
             return gems_error_set(c->err, GEMS_E_INTERNAL,
-                                  "program: stage %u micro-batch %u: %u forwards, %u backwards", i / n,
-                                  i % n, c->n_forward[i], c->n_backward[i]);
+                                  "program: stage %u micro-batch %u: %u forwards, %u backwards",
+                                  i / n, i % n, c->n_forward[i], c->n_backward[i]);
         }
     }
     return c->program->is_eval ? GEMS_OK : check_sums(c);

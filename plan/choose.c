@@ -154,7 +154,8 @@ int choose_cut(const struct make_input *input, struct plan *ret_plan, struct gem
         }
     }
     if (n_layers) {
-        gems_error_set(err, GEMS_E_INVALID, "parallel.balance: does not add up to the model's %u layers",
+        gems_error_set(err, GEMS_E_INVALID,
+                       "parallel.balance: does not add up to the model's %u layers",
                        input->graph->n_layers);
         gems_error_hint(err, "the sum of all entries must be %u", input->graph->n_layers);
         return GEMS_E_INVALID;

@@ -59,7 +59,8 @@ static uint64_t stage_bytes(const struct sums *sums, uint32_t i, uint32_t j)
     return sums->input->n_slots * slot_of(sums, i, j) + sums->state[j] - sums->state[i];
 }
 
-static uint64_t pair_bytes(const struct sums *sums, uint32_t i, uint32_t i2, uint32_t j2, uint32_t j)
+static uint64_t pair_bytes(const struct sums *sums, uint32_t i, uint32_t i2, uint32_t j2,
+                           uint32_t j)
 {
     uint64_t left = slot_of(sums, i, i2), right = slot_of(sums, j2, j);
 
@@ -210,8 +211,8 @@ static bool mirror_try(struct mirror *m, uint64_t limit, uint32_t *ret_counts)
     }
     for (uint32_t i = 0; i <= n; i++) {
         uint32_t j = m->right[half * width + i];
-        bool is_end = j != UNREACHABLE &&
-                      (p % 2 ? j > i && stage_bytes(m->sums, i, j) <= limit : j == i);
+        bool is_end =
+            j != UNREACHABLE && (p % 2 ? j > i && stage_bytes(m->sums, i, j) <= limit : j == i);
 
         if (!is_end) {
             continue;
@@ -332,8 +333,8 @@ static void mark_kept(const struct graph *graph, bool *ret_is_kept)
 
         ret_is_kept[i] = ret_is_kept[i] || (node_backward_needs(node) & NEED_Y);
         for (uint32_t k = 0; k < node->n_inputs; k++) {
-            ret_is_kept[node->inputs[k]] = ret_is_kept[node->inputs[k]] ||
-                                           (layout_reads_x(node) & (1u << k));
+            ret_is_kept[node->inputs[k]] =
+                ret_is_kept[node->inputs[k]] || (layout_reads_x(node) & (1u << k));
         }
     }
 }
@@ -359,8 +360,8 @@ int cut_layers(const struct graph *graph, const struct facts *facts, double n_st
 
         layer->seconds += pass.forward + pass.backward;
         layer->slot_bytes += op->kept_bytes + (is_kept[i] ? op->out_bytes : 0);
-        layer->state_bytes += op->param_bytes + op->param2_bytes +
-                              (uint64_t)(n_state * (double)op->param_bytes);
+        layer->state_bytes +=
+            op->param_bytes + op->param2_bytes + (uint64_t)(n_state * (double)op->param_bytes);
         for (uint32_t k = 0; k < node->n_inputs; k++) {
             last_layer[node->inputs[k]] = node->layer;
         }

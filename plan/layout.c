@@ -28,8 +28,8 @@ struct build {
     const struct facts *facts;
     uint32_t stage, first, last; /* nodes [first, last) */
     bool is_eval;
-    bool *has_gradient;          /* by node */
-    struct block *y, *kept;      /* by node */
+    bool *has_gradient;     /* by node */
+    struct block *y, *kept; /* by node */
     struct block labels;
     struct layout *layout;
 };
@@ -42,7 +42,8 @@ int layout_gradients(const struct graph *graph, bool **ret_has_gradient, struct 
     int status;
 
     if (!has) {
-        return gems_error_set(err, GEMS_E_NOMEM, "gradients of %u nodes: no memory", graph->n_nodes);
+        return gems_error_set(err, GEMS_E_NOMEM, "gradients of %u nodes: no memory",
+                              graph->n_nodes);
     }
     status = backward_derive(graph, 0, graph->n_nodes, &visits, &n, err);
     if (status < 0) {
@@ -147,7 +148,8 @@ static struct block *block_at(struct build *b, uint32_t i)
     return i < n ? &b->y[i] : i < 2 * n ? &b->kept[i - n] : i == 2 * n ? &b->labels : NULL;
 }
 
-static int pack_space(struct build *b, enum space space, uint64_t *ret_bytes, struct gems_error *err)
+static int pack_space(struct build *b, enum space space, uint64_t *ret_bytes,
+                      struct gems_error *err)
 {
     struct pack_item *items = malloc((2 * (size_t)b->graph->n_nodes + 1) * sizeof *items);
     struct block *block;
@@ -258,8 +260,9 @@ static int build_layout(struct build *b, struct gems_error *err)
     if (!b->is_eval) {
         find_backward_uses(b);
     }
-    b->labels = (struct block){ SPACE_SLOT, { has_loss ? b->facts->batch * sizeof(uint32_t) : 0, 0,
-                                              TIME_END, 0 } };
+    b->labels =
+        (struct block){ SPACE_SLOT,
+                        { has_loss ? b->facts->batch * sizeof(uint32_t) : 0, 0, TIME_END, 0 } };
     if ((status = pack_space(b, SPACE_SLOT, &layout->slot_bytes, err)) < 0 ||
         (status = pack_space(b, SPACE_TEMP, &layout->temp_bytes, err)) < 0 ||
         (status = emit_forward(b, err)) < 0) {
@@ -288,9 +291,9 @@ int layout_make(const struct graph *graph, const struct plan *plan, uint32_t sta
     if (status == GEMS_OK) {
         b.y = calloc(graph->n_nodes, sizeof *b.y);
         b.kept = calloc(graph->n_nodes, sizeof *b.kept);
-        status = b.y && b.kept ? build_layout(&b, err)
-                               : gems_error_set(err, GEMS_E_NOMEM, "layout of stage %u: no memory",
-                                                stage);
+        status = b.y && b.kept
+                     ? build_layout(&b, err)
+                     : gems_error_set(err, GEMS_E_NOMEM, "layout of stage %u: no memory", stage);
     }
     if (status == GEMS_OK) {
         *ret_layout = layout;

@@ -84,7 +84,8 @@ static bool is_finishing(const struct build *b, uint32_t tensor)
 }
 
 /* Value that the operator writes as the gradient of a tensor it reads. */
-static uint32_t value_to_write(struct build *b, const struct node *node, uint32_t tensor, uint32_t dy)
+static uint32_t value_to_write(struct build *b, const struct node *node, uint32_t tensor,
+                               uint32_t dy)
 {
     if (b->current[tensor] == NO_VALUE && is_finishing(b, tensor)) {
         return b->finished[tensor];
@@ -284,11 +285,11 @@ static int build_init(struct build *b, uint32_t n_visits, struct gems_error *err
 {
     uint32_t n = b->graph->n_nodes;
 
-    b->layout->backward = calloc((size_t)n_visits * (1 + MODEL_MAX_INPUTS) + 1,
-                                 sizeof *b->layout->backward);
-    b->values = calloc((size_t)n_visits * 2 * MODEL_MAX_INPUTS + b->layout->n_in +
-                           b->layout->n_out + 1,
-                       sizeof *b->values);
+    b->layout->backward =
+        calloc((size_t)n_visits * (1 + MODEL_MAX_INPUTS) + 1, sizeof *b->layout->backward);
+    b->values =
+        calloc((size_t)n_visits * 2 * MODEL_MAX_INPUTS + b->layout->n_in + b->layout->n_out + 1,
+               sizeof *b->values);
     b->current = malloc(n * sizeof *b->current);
     b->finished = malloc(n * sizeof *b->finished);
     b->n_left = calloc(n, sizeof *b->n_left);

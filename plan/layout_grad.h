@@ -21,6 +21,7 @@ int layout_gradients(const struct graph *graph, bool **ret_has_gradient, struct 
  * what the gradients in TEMP need. has_gradient: by node, layout_gradients(). */
 int layout_backward(const struct graph *graph, const struct plan *plan, uint32_t stage,
                     const struct facts *facts, const struct layout_places *places,
-                    const bool *has_gradient, struct layout *layout, uint64_t *ret_temp_bytes, struct gems_error *err);
+                    const bool *has_gradient, struct layout *layout, uint64_t *ret_temp_bytes,
+                    struct gems_error *err);
 
 #endif

@@ -179,13 +179,13 @@ static int set_memory(struct make *m)
         struct rank_memory *memory = &plan->memory[r];
         uint64_t has = input->devices[r].memory_bytes;
 
-        status = memory_map_make(input->graph, input->spec, plan, input->facts, r, &m->maps[r],
-                                 m->err);
+        status =
+            memory_map_make(input->graph, input->spec, plan, input->facts, r, &m->maps[r], m->err);
         if (status == GEMS_OK) {
             *memory = m->maps[r].total;
             memory->limit_bytes = limit && (!has || limit < has) ? limit : has;
-            plan->fits = plan->fits &&
-                         (!memory->limit_bytes || memory->total_bytes <= memory->limit_bytes);
+            plan->fits =
+                plan->fits && (!memory->limit_bytes || memory->total_bytes <= memory->limit_bytes);
         }
     }
     return status;
@@ -210,8 +210,8 @@ static void fill_times(const struct make *m, struct cost_link link, double *tabl
     uint32_t n = plan->n_stages, copies[2 * SPEC_MAX_STAGES];
 
     for (uint32_t s = 0; s < n; s++) {
-        struct cost_pass pass = cost_range(input->graph, facts, plan->stage_node[s],
-                                           plan->stage_node[s + 1]);
+        struct cost_pass pass =
+            cost_range(input->graph, facts, plan->stage_node[s], plan->stage_node[s + 1]);
         uint32_t k = plan_copies(plan, s, copies, 2 * SPEC_MAX_STAGES);
         uint64_t bytes = 0;
 
@@ -221,7 +221,8 @@ static void fill_times(const struct make *m, struct cost_link link, double *tabl
         table[s] = pass.forward;
         table[n + s] = pass.backward;
         table[2 * n + s] = cost_stream(bytes);
-        table[3 * n + s] = link.latency + (double)bytes / link.bytes_second + cost_stream(bytes) / k;
+        table[3 * n + s] =
+            link.latency + (double)bytes / link.bytes_second + cost_stream(bytes) / k;
         table[4 * n + s] = 2 * cost_stream(bytes) / k;
         table[5 * n + s] = link.latency + (double)bytes / link.bytes_second;
     }
@@ -281,8 +282,8 @@ void plan_count_steps(const struct job_spec *spec, const struct fact_set *facts,
     plan->n_train = facts->n_train;
     plan->n_eval = facts->n_eval;
     plan->steps_per_epoch = (plan->n_train + spec->train.batch - 1) / spec->train.batch;
-    plan->steps_total = spec->train.steps ? spec->train.steps
-                                          : spec->train.epochs * plan->steps_per_epoch;
+    plan->steps_total =
+        spec->train.steps ? spec->train.steps : spec->train.epochs * plan->steps_per_epoch;
 }
 
 static int fill_plan(struct make *m)
@@ -308,8 +309,8 @@ int plan_make(const struct make_input *input, struct plan *ret_plan, struct gems
         .n_chains = schedule_find(input->schedule)->n_chains,
         .n_ranks = input->n_stages,
         .microbatch = spec->parallel.microbatch,
-        .n_microbatches = (spec->train.batch + spec->parallel.microbatch - 1) /
-                          spec->parallel.microbatch,
+        .n_microbatches =
+            (spec->train.batch + spec->parallel.microbatch - 1) / spec->parallel.microbatch,
         .n_blocks = spec->parallel.gradient_blocks,
         .recompute = RECOMPUTE_NONE,
         .parameters = graph_trainable(input->graph),
@@ -321,8 +322,8 @@ int plan_make(const struct make_input *input, struct plan *ret_plan, struct gems
     if (fact_set_find(input->facts, plan.microbatch)) {
         status = fill_plan(&m);
     } else {
-        status = gems_error_set(err, GEMS_E_INTERNAL, "plan: no facts for %u samples",
-                                plan.microbatch);
+        status =
+            gems_error_set(err, GEMS_E_INTERNAL, "plan: no facts for %u samples", plan.microbatch);
     }
     for (uint32_t r = 0; m.maps && r < plan.n_ranks; r++) {
         memory_map_fini(&m.maps[r]);

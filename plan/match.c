@@ -56,8 +56,8 @@ static int refuse(const struct program *program, const struct end *end, const ch
 }
 
 static int pair_up(const struct program *program, bool is_lenient, const struct end *sends,
-                   uint32_t n_sends, const struct end *recvs, uint32_t n_recvs,
-                   struct match *match, struct gems_error *err)
+                   uint32_t n_sends, const struct end *recvs, uint32_t n_recvs, struct match *match,
+                   struct gems_error *err)
 {
     uint32_t i = 0, j = 0;
 

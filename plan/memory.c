@@ -38,7 +38,7 @@ struct build {
     const struct fact_set *facts;
     uint32_t rank, n_resident, resident[PLAN_MAX_RESIDENT];
     struct layout_cache cache;
-    struct holding *holdings; /* sorted by slot, then time, once all are known */
+    struct holding *holdings;         /* sorted by slot, then time, once all are known */
     uint32_t n_holdings, *slot_first; /* first holding of each slot; n_slots + 1 */
     uint64_t *slot_bytes;
     uint32_t time, max_samples;

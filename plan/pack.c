@@ -25,8 +25,8 @@ static int compare(const void *a, const void *b)
     return x->index < y->index ? -1 : 1;
 }
 
-int pack_place(const uint64_t *bytes, uint32_t n, uint64_t align, pack_meet_fn meet, const void *arg,
-               uint64_t *ret_offsets, uint64_t *ret_total, struct gems_error *err)
+int pack_place(const uint64_t *bytes, uint32_t n, uint64_t align, pack_meet_fn meet,
+               const void *arg, uint64_t *ret_offsets, uint64_t *ret_total, struct gems_error *err)
 {
     struct ordered *order = malloc((n + 1) * sizeof *order);
     uint32_t *placed = malloc((n + 1) * sizeof *placed); /* by offset */

@@ -16,8 +16,8 @@ typedef bool (*pack_meet_fn)(const void *arg, uint32_t a, uint32_t b);
 
 /* bytes[n], rounded up to align here; ret_offsets[n] and *ret_total are
  * multiples of align. GEMS_E_NOMEM. */
-int pack_place(const uint64_t *bytes, uint32_t n, uint64_t align, pack_meet_fn meet, const void *arg,
-               uint64_t *ret_offsets, uint64_t *ret_total, struct gems_error *err);
+int pack_place(const uint64_t *bytes, uint32_t n, uint64_t align, pack_meet_fn meet,
+               const void *arg, uint64_t *ret_offsets, uint64_t *ret_total, struct gems_error *err);
 
 /* Needed from first to last, both included. */
 struct pack_item {

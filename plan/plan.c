@@ -51,7 +51,8 @@ uint32_t plan_rank(const struct plan *plan, uint32_t group, uint32_t chain, uint
     return group * plan->n_stages + (chain % 2 ? plan->n_stages - 1 - stage : stage);
 }
 
-uint32_t plan_resident(const struct plan *plan, uint32_t rank, uint32_t ret_stages[PLAN_MAX_RESIDENT])
+uint32_t plan_resident(const struct plan *plan, uint32_t rank,
+                       uint32_t ret_stages[PLAN_MAX_RESIDENT])
 {
     uint32_t n = 0;
 
@@ -66,7 +67,8 @@ uint32_t plan_resident(const struct plan *plan, uint32_t rank, uint32_t ret_stag
     return n;
 }
 
-uint32_t plan_copies(const struct plan *plan, uint32_t stage, uint32_t *ret_ranks, uint32_t max_ranks)
+uint32_t plan_copies(const struct plan *plan, uint32_t stage, uint32_t *ret_ranks,
+                     uint32_t max_ranks)
 {
     uint32_t n = 0;
 

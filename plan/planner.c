@@ -171,9 +171,9 @@ static int plan_best(struct make_input *input, struct plan *ret_plan, struct gem
     return GEMS_OK;
 }
 
-int planner_plan(const struct graph *graph, const struct job_spec *spec, const struct fact_set *facts,
-                 const struct plan_device *devices, uint32_t n_devices, struct plan *ret_plan,
-                 struct gems_error *err)
+int planner_plan(const struct graph *graph, const struct job_spec *spec,
+                 const struct fact_set *facts, const struct plan_device *devices,
+                 uint32_t n_devices, struct plan *ret_plan, struct gems_error *err)
 {
     struct make_input input = {
         .graph = graph,
@@ -192,8 +192,9 @@ int planner_plan(const struct graph *graph, const struct job_spec *spec, const s
     }
     input.n_stages = count_stages(graph, spec, n_devices);
     if (!n_devices || input.n_stages > n_devices) {
-        return gems_error_set(err, GEMS_E_NOFIT, "parallel.stages: %u stages need as many devices, "
-                                                 "there are %u",
+        return gems_error_set(err, GEMS_E_NOFIT,
+                              "parallel.stages: %u stages need as many devices, "
+                              "there are %u",
                               input.n_stages, n_devices);
     }
     status = plan_best(&input, ret_plan, err);

@@ -52,9 +52,9 @@ uint32_t program_samples(const struct program *program, uint32_t microbatch)
 const char *instr_name(enum instr_op op)
 {
     static const char *const names[INSTR_OP_COUNT] = {
-        "LOAD",     "FORWARD",  "BACKWARD",  "BACKWARD_INPUT", "BACKWARD_WEIGHT",
+        "LOAD",      "FORWARD",  "BACKWARD", "BACKWARD_INPUT", "BACKWARD_WEIGHT",
         "RECOMPUTE", "SEND_ACT", "RECV_ACT", "SEND_GRAD",      "RECV_GRAD",
-        "COMBINE",  "REDUCE",   "UPDATE",    "GATHER",         "EVALUATE",
+        "COMBINE",   "REDUCE",   "UPDATE",   "GATHER",         "EVALUATE",
     };
 
     return (unsigned)op < INSTR_OP_COUNT ? names[op] : "UNKNOWN";

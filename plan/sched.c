@@ -146,10 +146,11 @@ int sched_backward(struct sched *s, uint32_t chain, uint32_t stage, uint32_t mic
     message.op = INSTR_SEND_GRAD;
     status = add_gradients(s, chain, stage, message);
     while (status == GEMS_OK && blocks_combine(sums, microbatch, &to, &from)) {
-        status = add(s, chain, stage, (struct instr){ .op = INSTR_COMBINE,
-                                                      .microbatch = microbatch,
-                                                      .slot = (uint16_t)from,
-                                                      .block = (uint16_t)to });
+        status = add(s, chain, stage,
+                     (struct instr){ .op = INSTR_COMBINE,
+                                     .microbatch = microbatch,
+                                     .slot = (uint16_t)from,
+                                     .block = (uint16_t)to });
     }
     return status;
 }
@@ -206,7 +207,8 @@ int sched_make(const struct sched_input *input, struct program *ret_program, str
     int status;
 
     if (!schedule || !schedule->generate) {
-        return gems_error_set(err, GEMS_E_UNSUPPORTED, "parallel.schedule: %s is not in this version",
+        return gems_error_set(err, GEMS_E_UNSUPPORTED,
+                              "parallel.schedule: %s is not in this version",
                               schedule_name(plan->schedule));
     }
     status = program_init(&program, plan->n_ranks, err);

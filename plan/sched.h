@@ -13,11 +13,11 @@
 
 /* What a program is made from. */
 struct sched_input {
-    const struct plan *plan;    /* stages, chains, blocks, edges */
-    const bool *has_gradient;   /* by node of an edge: does a gradient come back? */
+    const struct plan *plan;  /* stages, chains, blocks, edges */
+    const bool *has_gradient; /* by node of an edge: does a gradient come back? */
     bool is_eval;
     uint32_t n_microbatches, microbatch, last_microbatch;
-    uint32_t first_slot;        /* slots are numbered from here */
+    uint32_t first_slot; /* slots are numbered from here */
 };
 
 /* A program being written. */
@@ -37,10 +37,10 @@ int sched_backward(struct sched *s, uint32_t chain, uint32_t stage, uint32_t mic
                    uint32_t slot, uint32_t grad_buffer);
 
 struct schedule {
-    const char *name;   /* in the job file */
+    const char *name; /* in the job file */
     uint32_t n_chains;
-    bool is_one_stage;  /* runs on one device only */
-    bool is_pipelined;  /* more than one stage works at a time: the slowest decides */
+    bool is_one_stage;                /* runs on one device only */
+    bool is_pipelined;                /* more than one stage works at a time: the slowest decides */
     int (*generate)(struct sched *s); /* NULL: not in this version */
 };
 
@@ -48,7 +48,8 @@ struct schedule {
 const struct schedule *schedule_find(enum schedule_kind kind);
 
 /* Program of a step; *ret_program is owned by the caller. */
-int sched_make(const struct sched_input *input, struct program *ret_program, struct gems_error *err);
+int sched_make(const struct sched_input *input, struct program *ret_program,
+               struct gems_error *err);
 
 int sched_single(struct sched *s);
 int sched_layer(struct sched *s);

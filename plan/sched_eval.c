@@ -27,7 +27,7 @@ static int run_device(struct sched *s, uint32_t device, uint32_t n_chains)
     int status = 0;
 
     while (status == 0) {
-        bool has_0 = next[0] * n_chains < n, has_1 = n_chains > 1 && next[1] * n_chains + 1 < n;
+        bool has_0 = next[0] * n_chains<n, has_1 = n_chains> 1 && next[1] * n_chains + 1 < n;
         uint32_t time_0 = next[0] * n_chains + device, time_1 = next[1] * n_chains + last - device;
 
         if (has_0 && (!has_1 || time_0 <= time_1)) {

@@ -81,8 +81,8 @@ static int measure(const struct schedules_question *question, struct schedules_r
     const struct sim_costs costs = { .forward = forward, .backward = backward };
     struct sim_result result;
     struct plan plan;
-    int status = schedules_uniform_plan(row->kind, question->stages, question->microbatches, 2,
-                                        &plan, err);
+    int status =
+        schedules_uniform_plan(row->kind, question->stages, question->microbatches, 2, &plan, err);
 
     if (status < 0) {
         return status;

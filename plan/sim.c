@@ -12,14 +12,14 @@
 struct rank_state {
     const struct instr_list *list;
     const struct memory_map *map;
-    uint32_t next;      /* instruction */
+    uint32_t next; /* instruction */
     double now;
-    uint32_t *open;     /* receives that have not arrived */
+    uint32_t *open; /* receives that have not arrived */
     uint32_t n_open;
-    uint32_t *pending;  /* sends whose memory nobody has waited for yet */
+    uint32_t *pending; /* sends whose memory nobody has waited for yet */
     uint32_t n_pending;
     struct sim_span *spans;
-    double *reached;    /* when the list came to a receive */
+    double *reached; /* when the list came to a receive */
 };
 
 struct sim {
@@ -277,11 +277,11 @@ static int report_stop(const struct sim *sim, struct gems_error *err)
             continue;
         }
         instr = &rank->list->items[rank->next];
-        return gems_error_set(err, GEMS_E_INTERNAL,
-                              "program: deadlock: rank %u waits for ever at instruction %u (%s chain "
-                              "%u stage %u micro-batch %u)",
-                              r, rank->next, instr_name(instr->op), instr->chain, instr->stage,
-                              instr->microbatch);
+        return gems_error_set(
+            err, GEMS_E_INTERNAL,
+            "program: deadlock: rank %u waits for ever at instruction %u (%s chain "
+            "%u stage %u micro-batch %u)",
+            r, rank->next, instr_name(instr->op), instr->chain, instr->stage, instr->microbatch);
     }
     return GEMS_OK;
 }
@@ -307,9 +307,8 @@ static int run(struct sim *sim, struct gems_error *err)
         result->step_seconds = fmax(result->step_seconds, sim->ranks[r].now);
         busy += result->busy_seconds[r];
     }
-    result->idle_fraction = result->step_seconds > 0
-                                ? 1 - busy / (result->step_seconds * sim->program->n_ranks)
-                                : 0;
+    result->idle_fraction =
+        result->step_seconds > 0 ? 1 - busy / (result->step_seconds * sim->program->n_ranks) : 0;
     return report_stop(sim, err);
 }
 

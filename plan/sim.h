@@ -32,7 +32,7 @@ struct sim_span {
 
 struct sim_result {
     double step_seconds;
-    double idle_fraction;    /* of ranks x step without a pass, a sum or an update */
+    double idle_fraction; /* of ranks x step without a pass, a sum or an update */
     uint32_t n_ranks;
     double *busy_seconds;    /* by rank */
     struct sim_span **spans; /* by rank, instruction */

@@ -67,7 +67,8 @@ static void put(struct growth *g, uint32_t node)
 
 static struct node one_input(enum op_kind kind, uint32_t input)
 {
-    return (struct node){ .kind = kind, .n_inputs = 1, .inputs = { input }, .eps = 1e-5, .decay = 0.9 };
+    return (
+        struct node){ .kind = kind, .n_inputs = 1, .inputs = { input }, .eps = 1e-5, .decay = 0.9 };
 }
 
 static struct node window(enum op_kind kind, uint32_t input, uint32_t k, uint32_t stride)
@@ -199,6 +200,6 @@ void random_facts(const struct graph *graph, uint32_t batch, struct facts *ret_f
             ops[i].param2_bytes = ops[i].param_bytes;
         }
     }
-    *ret_facts = (struct facts){ .batch = batch, .n_nodes = graph->n_nodes, .ops = ops,
-                                 .is_exact = true };
+    *ret_facts =
+        (struct facts){ .batch = batch, .n_nodes = graph->n_nodes, .ops = ops, .is_exact = true };
 }

@@ -1,1 +1,24 @@
-# plan
+plan_tests = \
+    tests/unit/test_layout \
+    tests/sim/test_schedules \
+    tests/sim/test_programs
+check_PROGRAMS += $(plan_tests)
+TESTS += $(plan_tests)
+DIST_TESTS += $(plan_tests)
+
+PLAN_TEST_LIBS = libplan.a libmodel.a $(COMMON_LIBS) $(CHECK_LIBS_ALL)
+PLAN_TEST_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
+RANDOM_GRAPH = tests/sim/random_graph.c tests/sim/random_graph.h
+RANDOM_JOB = $(RANDOM_GRAPH) tests/sim/random_job.c tests/sim/random_job.h
+
+tests_unit_test_layout_SOURCES = tests/unit/test_layout.c $(RANDOM_GRAPH)
+tests_unit_test_layout_CPPFLAGS = $(PLAN_TEST_CPPFLAGS)
+tests_unit_test_layout_LDADD = $(PLAN_TEST_LIBS)
+
+tests_sim_test_schedules_SOURCES = tests/sim/test_schedules.c
+tests_sim_test_schedules_CPPFLAGS = $(PLAN_TEST_CPPFLAGS)
+tests_sim_test_schedules_LDADD = $(PLAN_TEST_LIBS)
+
+tests_sim_test_programs_SOURCES = tests/sim/test_programs.c $(RANDOM_JOB)
+tests_sim_test_programs_CPPFLAGS = $(PLAN_TEST_CPPFLAGS)
+tests_sim_test_programs_LDADD = $(PLAN_TEST_LIBS)

@@ -1,0 +1,59 @@
+#include "tests/sim/random_job.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "common/error.h"
+#include "plan/planner.h"
+
+static void random_spec(struct draw *draw, struct job_spec *spec)
+{
+    static const enum schedule_kind kinds[] = { SCHEDULE_AUTO, SCHEDULE_LAYER, SCHEDULE_GPIPE,
+                                                SCHEDULE_GEMS_MAST, SCHEDULE_GEMS_MAST };
+
+    spec_init(spec);
+    spec->parallel.schedule = kinds[draw_between(draw, 0, 4)];
+    spec->parallel.gradient_blocks = draw_between(draw, 2, 9);
+    spec->train.batch = draw_between(draw, 1, 16);
+    if (draw_chance(draw, 70)) {
+        spec->parallel.microbatch = draw_between(draw, 1, spec->train.batch);
+    }
+    if (draw_chance(draw, 30)) {
+        spec->train.optimizer = OPTIMIZER_ADAM;
+    }
+    spec->train.epochs = 2;
+}
+
+void random_job(uint64_t seed, struct random_job *ret_job)
+{
+    struct draw draw = { seed, 0 };
+    struct gems_error err = { 0 };
+    uint32_t sizes[FACTS_MAX_SIZES];
+
+    *ret_job = (struct random_job){ 0 };
+    random_graph(&draw, &ret_job->graph);
+    random_spec(&draw, &ret_job->spec);
+    if (planner_settle(&ret_job->graph, &ret_job->spec, &err) < 0) {
+        fprintf(stderr, "random job: %s\n", err.text);
+        abort();
+    }
+    ret_job->facts.n_train = draw_chance(&draw, 80) ? draw_between(&draw, 1, 50) : 0;
+    ret_job->facts.n_eval = draw_chance(&draw, 60) ? draw_between(&draw, 1, 50) : 0;
+    ret_job->facts.n_sizes =
+        planner_batch_sizes(&ret_job->spec, ret_job->facts.n_train, ret_job->facts.n_eval, sizes);
+    for (uint32_t i = 0; i < ret_job->facts.n_sizes; i++) {
+        random_facts(&ret_job->graph, sizes[i], &ret_job->facts.sizes[i]);
+    }
+    ret_job->n_devices =
+        ret_job->graph.n_layers < RANDOM_MAX_DEVICES ? ret_job->graph.n_layers : RANDOM_MAX_DEVICES;
+    ret_job->n_devices = draw_between(&draw, 1, ret_job->n_devices);
+    for (uint32_t i = 0; i < ret_job->n_devices; i++) {
+        ret_job->devices[i] = (struct plan_device){ .kind = DEVICE_REF, .speed = 1 };
+    }
+}
+
+void random_job_fini(struct random_job *job)
+{
+    fact_set_fini(&job->facts);
+    graph_fini(&job->graph);
+}

@@ -1,0 +1,206 @@
+/* Schedules on uniform stages: the simulator against the closed formulas that the
+ * generators' files state. */
+#include <check.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/error.h"
+#include "plan/check.h"
+#include "plan/schedules.h"
+#include "plan/sim.h"
+
+static bool gradients_everywhere[SPEC_MAX_STAGES];
+
+static void measure(enum schedule_kind kind, uint32_t p, uint32_t n, double forward,
+                    double backward, struct sim_result *ret_result)
+{
+    double f[SPEC_MAX_STAGES], b[SPEC_MAX_STAGES];
+    struct sim_costs costs = { .forward = f, .backward = b };
+    struct gems_error err = { 0 };
+    struct plan plan;
+
+    for (uint32_t s = 0; s < p; s++) {
+        gradients_everywhere[s] = true;
+        f[s] = forward;
+        b[s] = backward;
+    }
+    ck_assert_int_eq(schedules_uniform_plan(kind, p, n, 2, &plan, &err), GEMS_OK);
+    ck_assert_msg(program_check(&plan, gradients_everywhere, &plan.train, NULL, &err) == GEMS_OK,
+                  "%s", err.text);
+    ck_assert_int_eq(sim_run(&plan, &plan.train, &costs, ret_result, &err), GEMS_OK);
+    plan_fini(&plan);
+}
+
+static double formula(enum schedule_kind kind, uint32_t p, uint32_t n, double f, double b)
+{
+    uint32_t m = n / 2;
+
+    switch (kind) {
+    case SCHEDULE_LAYER:
+        return n * p * (f + b);
+    case SCHEDULE_GPIPE:
+        return (n + p - 1) * (f + b);
+    default:
+        return (p - 1 + 2 * m) * f + 2 * (p - 1 + m) * b;
+    }
+}
+
+static const enum schedule_kind kinds[] = { SCHEDULE_LAYER, SCHEDULE_GPIPE, SCHEDULE_GEMS_MAST };
+enum { N_KINDS = sizeof kinds / sizeof kinds[0] };
+static const double ratios[] = { 1, 1.5, 2, 3 };
+
+START_TEST(step_time_and_idle_share_are_the_formulas)
+{
+    enum schedule_kind kind = kinds[_i];
+
+    for (uint32_t p = 1; p <= 9; p++) {
+        for (uint32_t n = 1; n <= 16; n++) {
+            for (size_t r = 0; r < sizeof ratios / sizeof ratios[0]; r++) {
+                double time = formula(kind, p, n, 1, ratios[r]);
+                struct sim_result result;
+
+                if (kind == SCHEDULE_GEMS_MAST && n % 2) {
+                    continue;
+                }
+                measure(kind, p, n, 1, ratios[r], &result);
+                ck_assert_double_eq_tol(result.step_seconds, time, 1e-9);
+                ck_assert_double_eq_tol(result.idle_fraction, 1 - n * (1 + ratios[r]) / time, 1e-9);
+                sim_result_fini(&result);
+            }
+        }
+    }
+}
+END_TEST
+
+START_TEST(single_is_never_idle)
+{
+    for (uint32_t n = 1; n <= 16; n++) {
+        struct sim_result result;
+
+        measure(SCHEDULE_SINGLE, 1, n, 1, 2, &result);
+        ck_assert_double_eq_tol(result.step_seconds, 3.0 * n, 1e-9);
+        ck_assert_double_eq_tol(result.idle_fraction, 0, 1e-9);
+        sim_result_fini(&result);
+    }
+}
+END_TEST
+
+/* Values in GEMS.md's table of the design, unit Tf, Tb = 2 Tf. */
+START_TEST(table_has_the_published_numbers)
+{
+    static const struct {
+        uint32_t p, n;
+        double layer, mast, gpipe;
+    } cases[] = {
+        { 4, 4, 48, 27, 21 },  { 4, 8, 96, 39, 33 },     { 4, 16, 192, 63, 57 },
+        { 8, 8, 192, 59, 45 }, { 8, 32, 768, 131, 117 },
+    };
+
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct schedules_question question = { cases[i].p, cases[i].n, 1, 2 };
+        struct schedules_row rows[SCHEDULE_COUNT];
+        uint32_t n_rows = 0, n_seen = 0;
+
+        ck_assert_int_eq(schedules_table(&question, rows, &n_rows, NULL), GEMS_OK);
+        ck_assert_uint_eq(n_rows, SCHEDULE_COUNT - 1);
+        for (uint32_t r = 0; r < n_rows; r++) {
+            double time = rows[r].kind == SCHEDULE_LAYER       ? cases[i].layer
+                          : rows[r].kind == SCHEDULE_GPIPE     ? cases[i].gpipe
+                          : rows[r].kind == SCHEDULE_GEMS_MAST ? cases[i].mast
+                                                               : 0;
+            double peak = rows[r].kind == SCHEDULE_LAYER   ? 1
+                          : rows[r].kind == SCHEDULE_GPIPE ? cases[i].n
+                                                           : cases[i].n / 2;
+
+            ck_assert_int_eq(rows[r].is_possible, time > 0);
+            ck_assert_int_eq(rows[r].reason[0] == '\0', time > 0);
+            if (time > 0) {
+                n_seen++;
+                ck_assert_double_eq_tol(rows[r].time, time, 1e-9);
+                ck_assert_uint_eq(rows[r].n_devices, cases[i].p);
+                for (uint32_t d = 0; d < cases[i].p; d++) {
+                    ck_assert_double_eq_tol(rows[r].peak_activations[d], peak, 1e-9);
+                }
+            }
+        }
+        ck_assert_uint_eq(n_seen, 3);
+    }
+}
+END_TEST
+
+START_TEST(table_refuses_nonsense)
+{
+    static const struct schedules_question bad[] = {
+        { 0, 4, 1, 2 }, { 257, 4, 1, 2 }, { 4, 0, 1, 2 }, { 4, 4, 0, 2 }, { 4, 4, 1, -1 },
+    };
+    struct schedules_row rows[SCHEDULE_COUNT];
+    uint32_t n;
+
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        ck_assert_int_eq(schedules_table(&bad[i], rows, &n, NULL), GEMS_E_INVALID);
+    }
+    ck_assert_int_eq(
+        schedules_table(&(struct schedules_question){ 4, 4, 1, (double)NAN }, rows, &n, NULL),
+        GEMS_E_INVALID);
+}
+END_TEST
+
+/* Any times a stage: with one micro-batch a chain, N = 2 (derived with the
+ * schedule): the passes of both chains lie on one path over the slowest device. */
+START_TEST(mast_with_uneven_stages_takes_the_longest_path)
+{
+    for (uint32_t seed = 0; seed < 300; seed++) {
+        double f[9], b[9], all_f = 0, all_b = 0, gap = 0;
+        uint32_t p = 1 + seed % 9;
+        struct sim_costs costs = { .forward = f, .backward = b };
+        struct sim_result result;
+        struct plan plan;
+
+        srand(seed);
+        for (uint32_t s = 0; s < p; s++) {
+            f[s] = 1 + rand() % 9;
+            b[s] = f[s] * (1 + rand() % 3);
+            all_f += f[s];
+            all_b += b[s];
+        }
+        for (uint32_t d = 0; d < p; d++) {
+            double path = 0;
+
+            for (uint32_t s = d; s < p; s++) {
+                path += b[s];
+            }
+            for (uint32_t s = p - 1 - d; s < p; s++) {
+                path += f[s];
+            }
+            gap = fmax(gap, path);
+        }
+        ck_assert_int_eq(schedules_uniform_plan(SCHEDULE_GEMS_MAST, p, 2, 2, &plan, NULL), GEMS_OK);
+        ck_assert_int_eq(sim_run(&plan, &plan.train, &costs, &result, NULL), GEMS_OK);
+        ck_assert_double_eq_tol(result.step_seconds, all_f + all_b + gap, 1e-9);
+        sim_result_fini(&result);
+        plan_fini(&plan);
+    }
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("schedules");
+    TCase *tcase = tcase_create("formulas");
+    SRunner *runner;
+    int failed;
+
+    tcase_set_timeout(tcase, 120);
+    tcase_add_loop_test(tcase, step_time_and_idle_share_are_the_formulas, 0, N_KINDS);
+    tcase_add_test(tcase, single_is_never_idle);
+    tcase_add_test(tcase, table_has_the_published_numbers);
+    tcase_add_test(tcase, table_refuses_nonsense);
+    tcase_add_test(tcase, mast_with_uneven_stages_takes_the_longest_path);
+    suite_add_tcase(suite, tcase);
+    runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed != 0;
+}
