@@ -4,7 +4,8 @@ libclient_a_CPPFLAGS = $(AM_CPPFLAGS) $(YAML_CFLAGS) $(JANSSON_CFLAGS) $(EVENT_C
 libclient_a_CFLAGS = $(AM_CFLAGS)
 libclient_a_SOURCES = \
     %D%/jobfile.c %D%/jobfile.h \
-    %D%/jobkey.c %D%/jobkey.h
+    %D%/jobkey.c %D%/jobkey.h \
+    %D%/jobvalue.c %D%/jobvalue.h
 
 # What a program with libclient.a needs.
 CLIENT_LIBS = libclient.a $(PROTO_LIBS) $(YAML_LIBS) $(JANSSON_LIBS)
