@@ -56,7 +56,8 @@ bool link_done(const struct link_request *request);
 /* Blocks until done (or link_abort); leaves the request LINK_IDLE. */
 int link_wait(struct link_request *request, struct gems_error *err);
 
-/* Ends all waits, now and later, with status and text; any thread. */
+/* Ends all waits, now and later, with status and text; any thread. Requests in
+ * flight stay LINK_BUSY: they and their buffers must live until link_destroy. */
 void link_abort(struct link *link, int status, const char *text);
 
 #endif
