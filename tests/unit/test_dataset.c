@@ -3,6 +3,8 @@
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>
+#include <signal.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -338,6 +340,33 @@ START_TEST(packed_images_need_room_for_a_temporary_file)
     expect_text(&err, dataset_open(&spec, &set, &err),
                 "%s/train-images-idx3-ubyte.gz: no file in /nonexistent to unpack it to: No such "
                 "file or directory");
+}
+END_TEST
+
+/* A disk that is full, in the form of a limit on the size of files. */
+START_TEST(a_full_disk_is_told_apart_from_bad_data)
+{
+    struct dataset_spec spec = spec_of(DATASET_IDX, dir.path, 1, 4, 2);
+    struct rlimit before, small;
+    struct gems_error err = { 0 };
+    struct dataset *set = NULL;
+    char *text;
+    int st;
+
+    files_write_idx(files_path(dir.path, "train"), 9, 4, 4, 2, 1);
+    ck_assert_int_eq(setenv("TMPDIR", dir.path, 1), 0);
+    ck_assert_int_eq(getrlimit(RLIMIT_FSIZE, &before), 0);
+    small = (struct rlimit){ .rlim_cur = 100, .rlim_max = before.rlim_max };
+    signal(SIGXFSZ, SIG_IGN);
+    ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &small), 0);
+    st = dataset_open(&spec, &set, &err);
+    ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &before), 0);
+    ck_assert_int_eq(st, GEMS_E_IO);
+    text = strstr(err.text, "/train-images-idx3-ubyte.gz: ");
+    ck_assert_ptr_nonnull(text);
+    ck_assert_str_eq(text, "/train-images-idx3-ubyte.gz: unpacking it to a temporary file: File "
+                           "too large");
+    ck_assert_ptr_null(set);
 }
 END_TEST
 
@@ -1130,6 +1159,7 @@ static Suite *suite(void)
     tcase_add_test(tc, grey_idx_images_fill_three_channels);
     tcase_add_test(tc, no_temporary_file_is_left_of_packed_images);
     tcase_add_test(tc, packed_images_need_room_for_a_temporary_file);
+    tcase_add_test(tc, a_full_disk_is_told_apart_from_bad_data);
     tcase_add_loop_test(tc, an_index_needs_no_room_and_gives_no_pixels, 0, 2);
     tcase_add_loop_test(tc, a_wrong_idx_file_is_refused_by_name, 0, N(idx_cases));
     tcase_add_test(tc, a_missing_prefix_tells_what_a_path_is);

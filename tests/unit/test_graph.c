@@ -7,6 +7,7 @@
 
 #include "common/error.h"
 #include "model/graph.h"
+#include "tests/lib/run_suite.h"
 
 /* ---- nodes as short as the cases need them ---- */
 
@@ -721,11 +722,5 @@ static Suite *suite(void)
 
 int main(void)
 {
-    SRunner *runner = srunner_create(suite());
-    int failed;
-
-    srunner_run_all(runner, CK_NORMAL);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite(suite());
 }

@@ -9,6 +9,7 @@
 #include "common/rng.h"
 #include "model/safetensors.h"
 #include "model/zoo.h"
+#include "tests/lib/run_suite.h"
 
 /* ---- Philox 4x32-10: known answers published with Random123 ---- */
 
@@ -266,11 +267,5 @@ static Suite *suite(void)
 
 int main(void)
 {
-    SRunner *runner = srunner_create(suite());
-    int failed;
-
-    srunner_run_all(runner, CK_NORMAL);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite(suite());
 }

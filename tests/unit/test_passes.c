@@ -16,6 +16,7 @@
 #include "model/backward.h"
 #include "model/passes.h"
 #include "model/zoo.h"
+#include "tests/lib/run_suite.h"
 
 /* ---- symbols ---- */
 
@@ -597,11 +598,5 @@ static Suite *suite(void)
 
 int main(void)
 {
-    SRunner *runner = srunner_create(suite());
-    int failed;
-
-    srunner_run_all(runner, CK_NORMAL);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite(suite());
 }

@@ -5,6 +5,7 @@
 
 #include "common/error.h"
 #include "model/zoo.h"
+#include "tests/lib/run_suite.h"
 
 static struct zoo_spec resnet(uint32_t version, uint32_t depth, uint32_t side)
 {
@@ -336,11 +337,5 @@ static Suite *suite(void)
 
 int main(void)
 {
-    SRunner *runner = srunner_create(suite());
-    int failed;
-
-    srunner_run_all(runner, CK_NORMAL);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite(suite());
 }
