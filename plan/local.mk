@@ -6,6 +6,7 @@ libplan_a_SOURCES = \
     %D%/choose.c %D%/choose.h \
     %D%/cost.c %D%/cost.h \
     %D%/cut.c %D%/cut.h \
+    %D%/gantt.c %D%/gantt.h \
     %D%/layout.c %D%/layout.h \
     %D%/layout_grad.c %D%/layout_grad.h \
     %D%/make.c %D%/make.h \

@@ -5,8 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/buf.h"
 #include "common/error.h"
 #include "plan/check.h"
+#include "plan/gantt.h"
 #include "plan/schedules.h"
 #include "plan/sim.h"
 
@@ -184,6 +186,58 @@ START_TEST(mast_with_uneven_stages_takes_the_longest_path)
 }
 END_TEST
 
+/* The drawings at the head of the generators' files. */
+START_TEST(drawings_show_what_is_simulated)
+{
+    static const struct {
+        enum schedule_kind kind;
+        uint32_t p, n, width;
+        const char *rows;
+    } cases[] = {
+        { SCHEDULE_SINGLE, 1, 4, 8, "rank 0   |0a1b2c3d|\n" },
+        { SCHEDULE_LAYER, 4, 2, 16,
+          "rank 0   |0......a1......b|\n"
+          "rank 1   |.0....a..1....b.|\n"
+          "rank 2   |..0..a....1..b..|\n"
+          "rank 3   |...0a......1b...|\n" },
+        { SCHEDULE_GPIPE, 4, 4, 14,
+          "rank 0   |0123......abcd|\n"
+          "rank 1   |.0123....abcd.|\n"
+          "rank 2   |..0123..abcd..|\n"
+          "rank 3   |...0123abcd...|\n" },
+        { SCHEDULE_GEMS_MAST, 4, 2, 13,
+          "rank 0   |0......a1b...|\n"
+          "rank 1   |.0....a1..b..|\n"
+          "rank 2   |..0..a1....b.|\n"
+          "rank 3   |...0a1......b|\n" },
+        { SCHEDULE_GEMS_MAST, 4, 4, 17,
+          "rank 0   |01......ab23cd...|\n"
+          "rank 1   |.01....ab23..cd..|\n"
+          "rank 2   |..01..ab23....cd.|\n"
+          "rank 3   |...01ab23......cd|\n" },
+    };
+    double ones[] = { 1, 1, 1, 1 };
+
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct sim_costs costs = { .forward = ones, .backward = ones };
+        struct sim_result result;
+        struct buf text = { 0 };
+        struct plan plan;
+        char *drawing;
+
+        ck_assert_int_eq(
+            schedules_uniform_plan(cases[i].kind, cases[i].p, cases[i].n, 2, &plan, NULL), GEMS_OK);
+        ck_assert_int_eq(sim_run(&plan, &plan.train, &costs, &result, NULL), GEMS_OK);
+        ck_assert_int_eq(gantt_text(&plan.train, &result, cases[i].width, &text), GEMS_OK);
+        drawing = buf_take(&text);
+        ck_assert_str_eq(drawing, cases[i].rows);
+        free(drawing);
+        sim_result_fini(&result);
+        plan_fini(&plan);
+    }
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("schedules");
@@ -196,6 +250,7 @@ int main(void)
     tcase_add_test(tcase, single_is_never_idle);
     tcase_add_test(tcase, table_has_the_published_numbers);
     tcase_add_test(tcase, table_refuses_nonsense);
+    tcase_add_test(tcase, drawings_show_what_is_simulated);
     tcase_add_test(tcase, mast_with_uneven_stages_takes_the_longest_path);
     suite_add_tcase(suite, tcase);
     runner = srunner_create(suite);

@@ -1,4 +1,5 @@
 plan_tests = \
+    tests/unit/test_plan \
     tests/unit/test_layout \
     tests/sim/test_schedules \
     tests/sim/test_programs
@@ -10,6 +11,10 @@ PLAN_TEST_LIBS = libplan.a libmodel.a $(COMMON_LIBS) $(CHECK_LIBS_ALL)
 PLAN_TEST_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
 RANDOM_GRAPH = tests/sim/random_graph.c tests/sim/random_graph.h
 RANDOM_JOB = $(RANDOM_GRAPH) tests/sim/random_job.c tests/sim/random_job.h
+
+tests_unit_test_plan_SOURCES = tests/unit/test_plan.c $(RANDOM_JOB)
+tests_unit_test_plan_CPPFLAGS = $(PLAN_TEST_CPPFLAGS)
+tests_unit_test_plan_LDADD = $(PLAN_TEST_LIBS)
 
 tests_unit_test_layout_SOURCES = tests/unit/test_layout.c $(RANDOM_GRAPH)
 tests_unit_test_layout_CPPFLAGS = $(PLAN_TEST_CPPFLAGS)
