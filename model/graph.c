@@ -144,10 +144,9 @@ static int check_node(const struct graph *graph, uint32_t index, struct gems_err
     }
     if (node->out.c != out.c || node->out.h != out.h || node->out.w != out.w ||
         node->out.is_flat != out.is_flat) {
-        return gems_error_set(err, GEMS_E_INVALID,
-                              "node %s (%s): says its output is %s, but it is %s", node->name,
-                              op_name(node->kind), op_shape_text(&node->out, said),
-                              op_shape_text(&out, real));
+        return gems_error_set(
+            err, GEMS_E_INVALID, "node %s (%s): says its output is %s, but it is %s", node->name,
+            op_name(node->kind), op_shape_text(&node->out, said), op_shape_text(&out, real));
     }
     if ((node->kind == OP_LOSS) != (index + 1 == graph->n_nodes)) {
         return gems_error_set(err, GEMS_E_INVALID,
@@ -194,8 +193,7 @@ int graph_copy(const struct graph *graph, struct graph *ret_copy, struct gems_er
     if (graph->n_nodes) {
         nodes = malloc(graph->n_nodes * sizeof *nodes);
         if (!nodes) {
-            return gems_error_set(err, GEMS_E_NOMEM, "model %s: no memory for a copy",
-                                  graph->name);
+            return gems_error_set(err, GEMS_E_NOMEM, "model %s: no memory for a copy", graph->name);
         }
         memcpy(nodes, graph->nodes, graph->n_nodes * sizeof *nodes);
     }

@@ -23,13 +23,13 @@ enum op_kind {
     OP_CONV,      /* x; optionally a residual as second input (is_residual) */
     OP_BATCHNORM, /* optionally with ReLU behind it (is_relu) */
     OP_RELU,
-    OP_ADD,       /* two inputs of one shape; optionally ReLU behind it */
-    OP_MAXPOOL,   /* no gradient to padding */
-    OP_AVGPOOL,   /* padding is not counted */
-    OP_FLATTEN,   /* [c][h][w] to a vector in that order */
-    OP_DENSE,     /* y = W x + b on a flat vector; optionally ReLU (is_relu) */
-    OP_LOSS,      /* softmax and cross-entropy with the sample's label; its out shape is
-                     one flat value, but no tensor is written */
+    OP_ADD,     /* two inputs of one shape; optionally ReLU behind it */
+    OP_MAXPOOL, /* no gradient to padding */
+    OP_AVGPOOL, /* padding is not counted */
+    OP_FLATTEN, /* [c][h][w] to a vector in that order */
+    OP_DENSE,   /* y = W x + b on a flat vector; optionally ReLU (is_relu) */
+    OP_LOSS,    /* softmax and cross-entropy with the sample's label; its out shape is
+                   one flat value, but no tensor is written */
     OP_KIND_COUNT
 };
 
@@ -45,16 +45,16 @@ struct node {
     char name[MODEL_NAME_BYTES]; /* unique; tensors are called NAME.weight */
     uint32_t layer;              /* unit of the cut; from 0, grows by 0 or 1 along the list */
     uint32_t n_inputs;
-    uint32_t inputs[MODEL_MAX_INPUTS]; /* node indexes */
-    struct shape out;                  /* filled by shape inference; given for OP_INPUT */
-    uint32_t k;                        /* OP_CONV, OP_DENSE: outputs */
-    uint32_t r, s;                     /* filter or window */
+    uint32_t inputs[MODEL_MAX_INPUTS];         /* node indexes */
+    struct shape out;                          /* filled by shape inference; given for OP_INPUT */
+    uint32_t k;                                /* OP_CONV, OP_DENSE: outputs */
+    uint32_t r, s;                             /* filter or window */
     uint32_t stride_h, stride_w, pad_h, pad_w; /* pads on both sides alike */
-    bool has_bias;                     /* OP_CONV, OP_DENSE */
-    bool is_relu;                      /* ReLU fused behind */
-    bool is_residual;                  /* OP_CONV: y = conv(inputs[0]) + inputs[1] */
-    double eps;                        /* OP_BATCHNORM, 1e-5 */
-    double decay;                      /* OP_BATCHNORM: a of running <- a running + (1-a) batch, 0.9 */
+    bool has_bias;                             /* OP_CONV, OP_DENSE */
+    bool is_relu;                              /* ReLU fused behind */
+    bool is_residual;                          /* OP_CONV: y = conv(inputs[0]) + inputs[1] */
+    double eps;                                /* OP_BATCHNORM, 1e-5 */
+    double decay; /* OP_BATCHNORM: a of running <- a running + (1-a) batch, 0.9 */
 };
 
 struct graph {
@@ -67,12 +67,12 @@ struct graph {
 
 /* How a parameter starts and how it is updated. */
 enum param_role {
-    PARAM_WEIGHT,   /* trained, weight decay applies; He-normal by fan-in */
-    PARAM_BIAS,     /* trained, no decay; zero */
-    PARAM_SCALE,    /* trained, no decay; one */
-    PARAM_SHIFT,    /* trained, no decay; zero */
-    PARAM_MEAN,     /* running mean; zero. Moves linearly, not by gradient */
-    PARAM_VARIANCE  /* running variance; one. Same */
+    PARAM_WEIGHT,  /* trained, weight decay applies; He-normal by fan-in */
+    PARAM_BIAS,    /* trained, no decay; zero */
+    PARAM_SCALE,   /* trained, no decay; one */
+    PARAM_SHIFT,   /* trained, no decay; zero */
+    PARAM_MEAN,    /* running mean; zero. Moves linearly, not by gradient */
+    PARAM_VARIANCE /* running variance; one. Same */
 };
 
 /* One parameter tensor of a node, in canonical (plain, row-major) layout. */
@@ -106,7 +106,8 @@ int graph_copy(const struct graph *graph, struct graph *ret_copy, struct gems_er
 uint64_t shape_count(const struct shape *shape);
 
 /* Parameters of a node in canonical order; returns their number (0..4). */
-uint32_t node_params(const struct graph *graph, uint32_t node, struct param ret_params[MODEL_MAX_PARAMS]);
+uint32_t node_params(const struct graph *graph, uint32_t node,
+                     struct param ret_params[MODEL_MAX_PARAMS]);
 
 uint64_t param_count(const struct param *param);
 

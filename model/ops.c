@@ -144,17 +144,16 @@ static int infer_add(const struct graph *graph, const struct node *node, struct 
     char text_a[OP_SHAPE_BYTES], text_b[OP_SHAPE_BYTES];
 
     if (!shape_equal(a, b)) {
-        return gems_error_set(err, GEMS_E_INVALID,
-                              "node " NAME_FORMAT " (%s): its summands differ: %s and %s",
-                              node->name, op_name(node->kind), op_shape_text(a, text_a),
-                              op_shape_text(b, text_b));
+        return gems_error_set(
+            err, GEMS_E_INVALID, "node " NAME_FORMAT " (%s): its summands differ: %s and %s",
+            node->name, op_name(node->kind), op_shape_text(a, text_a), op_shape_text(b, text_b));
     }
     *ret_out = *a;
     return 0;
 }
 
-static int infer_flatten(const struct graph *graph, const struct node *node,
-                         struct shape *ret_out, struct gems_error *err)
+static int infer_flatten(const struct graph *graph, const struct node *node, struct shape *ret_out,
+                         struct gems_error *err)
 {
     const struct shape *in = input_shape(graph, node, 0);
     uint64_t count = shape_count(in);
@@ -213,8 +212,9 @@ static uint32_t params_conv(const struct graph *graph, const struct node *node,
 {
     uint32_t c = input_shape(graph, node, 0)->c;
 
-    ret_params[0] = (struct param){ PARAM_WEIGHT, "weight", 4, { node->k, c, node->r, node->s },
-                                    (uint64_t)c * node->r * node->s };
+    ret_params[0] = (struct param){
+        PARAM_WEIGHT, "weight", 4, { node->k, c, node->r, node->s }, (uint64_t)c * node->r * node->s
+    };
     return 1 + add_bias(node, &ret_params[1]);
 }
 
@@ -297,8 +297,8 @@ uint32_t node_params(const struct graph *graph, uint32_t node,
 }
 
 /* Multiply-accumulates as a product that may not fit; false then. */
-static bool count_macs(const struct graph *graph, const struct node *node,
-                       const struct shape *out, uint64_t *ret_macs)
+static bool count_macs(const struct graph *graph, const struct node *node, const struct shape *out,
+                       uint64_t *ret_macs)
 {
     uint64_t per_output = 1;
 
@@ -323,8 +323,8 @@ uint64_t node_macs(const struct graph *graph, uint32_t node)
 }
 
 /* Sizes of the output, of the weights and of the work stay in bounds. */
-static int check_sizes(const struct graph *graph, const struct node *node,
-                       const struct shape *out, struct gems_error *err)
+static int check_sizes(const struct graph *graph, const struct node *node, const struct shape *out,
+                       struct gems_error *err)
 {
     uint64_t count, weights = 0;
     uint64_t macs;
@@ -387,10 +387,9 @@ int op_infer(const struct graph *graph, const struct node *node, uint32_t index,
         return fail(err, node, "the first node, and no other, must be the input");
     }
     if (node->n_inputs < class->min_inputs || node->n_inputs > class->max_inputs) {
-        return gems_error_set(err, GEMS_E_INVALID,
-                              "node " NAME_FORMAT " (%s): has %u inputs instead of %u to %u",
-                              node->name, class->name, node->n_inputs, class->min_inputs,
-                              class->max_inputs);
+        return gems_error_set(
+            err, GEMS_E_INVALID, "node " NAME_FORMAT " (%s): has %u inputs instead of %u to %u",
+            node->name, class->name, node->n_inputs, class->min_inputs, class->max_inputs);
     }
     for (uint32_t i = 0; i < node->n_inputs; i++) {
         if (node->inputs[i] >= index) {

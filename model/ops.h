@@ -15,7 +15,7 @@ enum { MODEL_MAX_NODES = 1 << 16 };
 struct op_class {
     const char *name;
     uint32_t min_inputs, max_inputs;
-    bool may_relu; /* ReLU can be fused behind it */
+    bool may_relu;              /* ReLU can be fused behind it */
     unsigned needs, needs_relu; /* enum op_needs; needs_relu: more of them with is_relu */
     /* Shape of the output from those of the inputs; checks the attributes. */
     int (*infer)(const struct graph *graph, const struct node *node, struct shape *ret_out,

@@ -116,8 +116,7 @@ static int compare_names(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-static int check_names(const struct safetensors_tensor *tensors, uint32_t n,
-                       struct gems_error *err)
+static int check_names(const struct safetensors_tensor *tensors, uint32_t n, struct gems_error *err)
 {
     const char **names = calloc((size_t)n + 1, sizeof *names);
     int st = 0;
@@ -173,8 +172,8 @@ int safetensors_header(const struct safetensors_tensor *tensors, uint32_t n_tens
     }
     if (text.is_failed) {
         free(text.bytes);
-        return gems_error_set(err, GEMS_E_NOMEM, "safetensors: no memory for a header of %u tensors",
-                              n_tensors);
+        return gems_error_set(err, GEMS_E_NOMEM,
+                              "safetensors: no memory for a header of %u tensors", n_tensors);
     }
     if (text.length - LENGTH_BYTES > MAX_HEADER_BYTES) {
         free(text.bytes);

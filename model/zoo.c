@@ -12,9 +12,8 @@ static const struct family {
     const char *name;
     int (*build)(struct zoo_builder *b, const struct zoo_spec *spec); /* NULL: a later version */
 } families[] = {
-    { "resnet", zoo_resnet }, { "mlp", zoo_mlp },     { "lenet", zoo_lenet },
-    { "vgg", NULL },          { "unet", NULL },       { "resnet-imagenet", NULL },
-    { "amoebanet-d", NULL },
+    { "resnet", zoo_resnet }, { "mlp", zoo_mlp },          { "lenet", zoo_lenet },  { "vgg", NULL },
+    { "unet", NULL },         { "resnet-imagenet", NULL }, { "amoebanet-d", NULL },
 };
 
 enum { N_FAMILIES = sizeof families / sizeof families[0] };
@@ -35,8 +34,8 @@ static uint32_t append(struct zoo_builder *b, struct node *node, const char *par
     if (number != ZOO_NO_NUMBER) {
         snprintf(digits, sizeof digits, "%d", number);
     }
-    length = snprintf(node->name, sizeof node->name, "%s%s%s%s", b->prefix,
-                      b->prefix[0] ? "." : "", part, digits);
+    length = snprintf(node->name, sizeof node->name, "%s%s%s%s", b->prefix, b->prefix[0] ? "." : "",
+                      part, digits);
     if (length >= (int)sizeof node->name) {
         b->status = gems_error_set(b->err, GEMS_E_INTERNAL, "model: name %s.%s is too long",
                                    b->prefix, part);
@@ -65,8 +64,17 @@ uint32_t zoo_conv(struct zoo_builder *b, const char *part, int number, uint32_t 
                   uint32_t window, uint32_t stride, uint32_t pad_h, uint32_t pad_w)
 {
     struct node node = {
-        .kind = OP_CONV, .n_inputs = 1, .inputs = { x }, .k = k, .r = window, .s = window,
-        .stride_h = stride, .stride_w = stride, .pad_h = pad_h, .pad_w = pad_w, .has_bias = true,
+        .kind = OP_CONV,
+        .n_inputs = 1,
+        .inputs = { x },
+        .k = k,
+        .r = window,
+        .s = window,
+        .stride_h = stride,
+        .stride_w = stride,
+        .pad_h = pad_h,
+        .pad_w = pad_w,
+        .has_bias = true,
     };
 
     return append(b, &node, part, number);
@@ -75,7 +83,11 @@ uint32_t zoo_conv(struct zoo_builder *b, const char *part, int number, uint32_t 
 uint32_t zoo_batchnorm(struct zoo_builder *b, const char *part, int number, uint32_t x)
 {
     struct node node = {
-        .kind = OP_BATCHNORM, .n_inputs = 1, .inputs = { x }, .eps = 1e-5, .decay = 0.9,
+        .kind = OP_BATCHNORM,
+        .n_inputs = 1,
+        .inputs = { x },
+        .eps = 1e-5,
+        .decay = 0.9,
     };
 
     return append(b, &node, part, number);
@@ -99,8 +111,13 @@ uint32_t zoo_pool(struct zoo_builder *b, enum op_kind kind, const char *part, in
                   uint32_t x, uint32_t window_h, uint32_t window_w)
 {
     struct node node = {
-        .kind = kind, .n_inputs = 1, .inputs = { x }, .r = window_h, .s = window_w,
-        .stride_h = window_h, .stride_w = window_w,
+        .kind = kind,
+        .n_inputs = 1,
+        .inputs = { x },
+        .r = window_h,
+        .s = window_w,
+        .stride_h = window_h,
+        .stride_w = window_w,
     };
 
     return append(b, &node, part, number);
@@ -116,7 +133,11 @@ uint32_t zoo_flatten(struct zoo_builder *b, const char *part, uint32_t x)
 uint32_t zoo_dense(struct zoo_builder *b, const char *part, int number, uint32_t x, uint32_t k)
 {
     struct node node = {
-        .kind = OP_DENSE, .n_inputs = 1, .inputs = { x }, .k = k, .has_bias = true,
+        .kind = OP_DENSE,
+        .n_inputs = 1,
+        .inputs = { x },
+        .k = k,
+        .has_bias = true,
     };
 
     return append(b, &node, part, number);

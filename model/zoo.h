@@ -10,7 +10,7 @@ struct zoo_spec {
     char zoo[32];     /* "resnet", "mlp", "lenet", ... */
     uint32_t version; /* resnet: 1 or 2 */
     uint32_t depth;
-    uint32_t layers, filters; /* amoebanet-d */
+    uint32_t layers, filters;                  /* amoebanet-d */
     uint32_t n_hidden, hidden[ZOO_MAX_HIDDEN]; /* mlp */
     uint32_t classes;
     uint32_t channels, height, width;

@@ -20,8 +20,8 @@ static uint32_t padding(uint32_t side)
     return side < NATIVE_SIDE ? 2 : 0;
 }
 
-static uint32_t conv_pool(struct zoo_builder *b, int number, uint32_t x, uint32_t k,
-                          uint32_t pad_h, uint32_t pad_w)
+static uint32_t conv_pool(struct zoo_builder *b, int number, uint32_t x, uint32_t k, uint32_t pad_h,
+                          uint32_t pad_w)
 {
     x = zoo_conv(b, "conv", number, x, k, 5, 1, pad_h, pad_w);
     x = zoo_relu(b, "relu", number, x);

@@ -76,8 +76,8 @@ static uint32_t block_v2(struct zoo_builder *b, const struct block *block, uint3
     uint32_t shortcut = x, y;
 
     if (block->has_projection) {
-        shortcut = conv_same(b, "shortcut", ZOO_NO_NUMBER, x, block->channels_out, 1,
-                             block->stride);
+        shortcut =
+            conv_same(b, "shortcut", ZOO_NO_NUMBER, x, block->channels_out, 1, block->stride);
     }
     if (block->is_first) {
         y = conv_same(b, "conv", 1, x, block->channels, 1, block->stride);

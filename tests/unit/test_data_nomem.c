@@ -19,8 +19,13 @@
 /* Build, fuse, copy and derive a network. */
 static int make_model(void *arg)
 {
-    struct zoo_spec spec = { .zoo = "resnet", .version = 2, .depth = 20, .classes = 10,
-                             .channels = 3, .height = 32, .width = 32 };
+    struct zoo_spec spec = { .zoo = "resnet",
+                             .version = 2,
+                             .depth = 20,
+                             .classes = 10,
+                             .channels = 3,
+                             .height = 32,
+                             .width = 32 };
     struct graph graph = { 0 }, copy = { 0 };
     struct backward_step *steps = NULL;
     uint32_t n_steps, n_nodes;
@@ -102,8 +107,8 @@ static int read_set(void *arg)
 static bool one_item(void *arg, uint64_t i, struct loader_item *ret_item)
 {
     (void)arg;
-    *ret_item = (struct loader_item){ .n = 2, .is_eval = true, .has_images = true,
-                                      .has_labels = true };
+    *ret_item =
+        (struct loader_item){ .n = 2, .is_eval = true, .has_images = true, .has_labels = true };
     return i == 0;
 }
 
@@ -112,8 +117,14 @@ static int load_set(void *arg)
 {
     static _Alignas(64) char buffers[64 * 3 * 4 * 2 + 64];
     struct loader_config config = {
-        .has_images = true, .has_labels = true, .std = 1.0, .max_batch = 2, .n_threads = 2,
-        .sequence = one_item, .buffers = buffers, .depth = 1,
+        .has_images = true,
+        .has_labels = true,
+        .std = 1.0,
+        .max_batch = 2,
+        .n_threads = 2,
+        .sequence = one_item,
+        .buffers = buffers,
+        .depth = 1,
     };
     struct loader *loader = NULL;
     struct dataset *set = NULL;
@@ -144,7 +155,10 @@ static void make_folder(const char *folder)
 START_TEST(a_data_set_without_memory_is_an_error)
 {
     struct dataset_spec spec = { .format = _i == 0 ? DATASET_IDX : DATASET_IMAGEFOLDER,
-                                 .channels = 3, .height = 8, .width = 8, .classes = 2 };
+                                 .channels = 3,
+                                 .height = 8,
+                                 .width = 8,
+                                 .classes = 2 };
     struct temp_dir dir;
 
     temp_dir_create(&dir);
@@ -163,8 +177,9 @@ END_TEST
  * a run must end, and one without a fault must succeed. */
 START_TEST(a_loader_without_memory_is_an_error)
 {
-    struct dataset_spec spec = { .format = DATASET_IMAGEFOLDER, .channels = 3, .height = 8,
-                                 .width = 8, .classes = 2 };
+    struct dataset_spec spec = {
+        .format = DATASET_IMAGEFOLDER, .channels = 3, .height = 8, .width = 8, .classes = 2
+    };
     struct temp_dir dir;
     uint32_t n_failed = 0;
 

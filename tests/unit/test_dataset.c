@@ -42,8 +42,12 @@ static void tear_down(void)
 static struct dataset_spec spec_of(enum dataset_format format, const char *path, uint32_t channels,
                                    uint32_t side, uint32_t classes)
 {
-    return (struct dataset_spec){ .format = format, .path = path, .channels = channels,
-                                  .height = side, .width = side, .classes = classes };
+    return (struct dataset_spec){ .format = format,
+                                  .path = path,
+                                  .channels = channels,
+                                  .height = side,
+                                  .width = side,
+                                  .classes = classes };
 }
 
 static struct dataset *must_open(const struct dataset_spec *spec)
@@ -221,7 +225,8 @@ START_TEST(a_set_without_samples_is_refused)
 {
     struct dataset_spec spec = synthetic(0, 2);
 
-    expect_refusal(&spec, GEMS_E_DATA, "data.samples: a synthetic data set needs at least 1 sample");
+    expect_refusal(&spec, GEMS_E_DATA,
+                   "data.samples: a synthetic data set needs at least 1 sample");
 }
 END_TEST
 
@@ -574,8 +579,9 @@ static void slope(uint8_t *ret_pixels, uint32_t h, uint32_t w, uint32_t c)
     for (uint32_t y = 0; y < h; y++) {
         for (uint32_t x = 0; x < w; x++) {
             for (uint32_t k = 0; k < c; k++) {
-                ret_pixels[(y * w + x) * c + k] =
-                    (uint8_t)(k == 0 ? 40 + 4 * x : k == 1 ? 200 - 5 * y : 90 + 2 * x + y);
+                ret_pixels[(y * w + x) * c + k] = (uint8_t)(k == 0   ? 40 + 4 * x
+                                                            : k == 1 ? 200 - 5 * y
+                                                                     : 90 + 2 * x + y);
             }
         }
     }
@@ -643,26 +649,55 @@ static const struct png_case {
     size_t row_bytes;
     uint8_t rgb[4][3];
 } pngs[] = {
-    { PNG_COLOR_TYPE_GRAY, 1, { 0xa0 }, 1,
+    { PNG_COLOR_TYPE_GRAY,
+      1,
+      { 0xa0 },
+      1,
       { { 255, 255, 255 }, { 0, 0, 0 }, { 255, 255, 255 }, { 0, 0, 0 } } },
-    { PNG_COLOR_TYPE_GRAY, 2, { 0x1b }, 1,
+    { PNG_COLOR_TYPE_GRAY,
+      2,
+      { 0x1b },
+      1,
       { { 0, 0, 0 }, { 85, 85, 85 }, { 170, 170, 170 }, { 255, 255, 255 } } },
-    { PNG_COLOR_TYPE_GRAY, 4, { 0x0f, 0x35 }, 2,
+    { PNG_COLOR_TYPE_GRAY,
+      4,
+      { 0x0f, 0x35 },
+      2,
       { { 0, 0, 0 }, { 255, 255, 255 }, { 51, 51, 51 }, { 85, 85, 85 } } },
-    { PNG_COLOR_TYPE_GRAY, 8, { 0, 77, 200, 255 }, 4,
+    { PNG_COLOR_TYPE_GRAY,
+      8,
+      { 0, 77, 200, 255 },
+      4,
       { { 0, 0, 0 }, { 77, 77, 77 }, { 200, 200, 200 }, { 255, 255, 255 } } },
-    { PNG_COLOR_TYPE_GRAY, 16, { 0, 0, 0x4d, 0x4d, 0xc8, 0x10, 0xff, 0xff }, 8,
+    { PNG_COLOR_TYPE_GRAY,
+      16,
+      { 0, 0, 0x4d, 0x4d, 0xc8, 0x10, 0xff, 0xff },
+      8,
       { { 0, 0, 0 }, { 77, 77, 77 }, { 199, 199, 199 }, { 255, 255, 255 } } },
-    { PNG_COLOR_TYPE_PALETTE, 8, { 0, 1, 100, 255 }, 4,
+    { PNG_COLOR_TYPE_PALETTE,
+      8,
+      { 0, 1, 100, 255 },
+      4,
       { { 0, 255, 0 }, { 1, 254, 0 }, { 100, 155, 50 }, { 255, 0, 127 } } },
-    { PNG_COLOR_TYPE_RGB, 8, { 1, 2, 3, 4, 5, 6, 7, 8, 9, 250, 251, 252 }, 12,
+    { PNG_COLOR_TYPE_RGB,
+      8,
+      { 1, 2, 3, 4, 5, 6, 7, 8, 9, 250, 251, 252 },
+      12,
       { { 1, 2, 3 }, { 4, 5, 6 }, { 7, 8, 9 }, { 250, 251, 252 } } },
-    { PNG_COLOR_TYPE_RGB, 16,
-      { 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7, 8, 8, 9, 9, 250, 250, 251, 251, 252, 252 }, 24,
+    { PNG_COLOR_TYPE_RGB,
+      16,
+      { 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7, 8, 8, 9, 9, 250, 250, 251, 251, 252, 252 },
+      24,
       { { 1, 2, 3 }, { 4, 5, 6 }, { 7, 8, 9 }, { 250, 251, 252 } } },
-    { PNG_COLOR_TYPE_RGB_ALPHA, 8, { 1, 2, 3, 0, 4, 5, 6, 128, 7, 8, 9, 255, 10, 11, 12, 1 }, 16,
+    { PNG_COLOR_TYPE_RGB_ALPHA,
+      8,
+      { 1, 2, 3, 0, 4, 5, 6, 128, 7, 8, 9, 255, 10, 11, 12, 1 },
+      16,
       { { 1, 2, 3 }, { 4, 5, 6 }, { 7, 8, 9 }, { 10, 11, 12 } } },
-    { PNG_COLOR_TYPE_GRAY_ALPHA, 8, { 9, 0, 8, 255, 7, 128, 6, 1 }, 8,
+    { PNG_COLOR_TYPE_GRAY_ALPHA,
+      8,
+      { 9, 0, 8, 255, 7, 128, 6, 1 },
+      8,
       { { 9, 9, 9 }, { 8, 8, 8 }, { 7, 7, 7 }, { 6, 6, 6 } } },
 };
 
@@ -672,8 +707,7 @@ START_TEST(every_kind_of_png_becomes_8_bit_colours)
     uint8_t pixels[3 * 4];
     struct dataset *set;
 
-    files_write_png(files_path(dir.path, "a/x.png"), c->row, c->row_bytes, 1, 4, c->type,
-                    c->depth);
+    files_write_png(files_path(dir.path, "a/x.png"), c->row, c->row_bytes, 1, 4, c->type, c->depth);
     set = open_one(3, 1, 4);
     must_read(set, 0, pixels);
     for (uint32_t x = 0; x < 4; x++) {
@@ -788,16 +822,22 @@ static const struct folder_case {
     { folder_is_file, "%s/data: Not a directory", "" },
     { folder_has_no_classes,
       "%s/data: has no class folders; images are expected as CLASS/IMAGE.jpg", "" },
-    { folder_has_no_images, "%s/data: has no images; .jpg, .jpeg and .png files are expected in "
-                            "its class folders", "" },
+    { folder_has_no_images,
+      "%s/data: has no images; .jpg, .jpeg and .png files are expected in "
+      "its class folders",
+      "" },
     { folder_has_three_classes, "%s/data: has 3 class folders, but the model has 2 classes",
       "set model.classes to 3" },
     { folder_has_one_class, "%s/data: has 1 class folder, but the model has 2 classes",
       "set model.classes to 1, or make an empty folder for each class without images" },
-    { folder_in_class, "%s/data/b/deeper: is a folder, but an image file is expected there "
-                       "(DATA/CLASS/IMAGE.jpg)", "" },
-    { folder_named_like_an_image, "%s/data/b/x.jpg: is a folder, but an image file is expected "
-                                  "there (DATA/CLASS/IMAGE.jpg)", "" },
+    { folder_in_class,
+      "%s/data/b/deeper: is a folder, but an image file is expected there "
+      "(DATA/CLASS/IMAGE.jpg)",
+      "" },
+    { folder_named_like_an_image,
+      "%s/data/b/x.jpg: is a folder, but an image file is expected "
+      "there (DATA/CLASS/IMAGE.jpg)",
+      "" },
 };
 
 START_TEST(a_wrong_folder_is_refused_by_name)
@@ -892,8 +932,8 @@ static void png_of_2_gigapixels(void)
     const char *path = make_png("a/x.png");
     size_t n;
     uint8_t *bytes = files_read(path, &n);
-    static const uint8_t header[] = { 0, 0, 0xc3, 0x50, 0, 0, 0xc3, 0x50, 8, 2, 0, 0, 0,
-                                      0xc4, 0xcd, 0xaa, 0x9d };
+    static const uint8_t header[] = { 0, 0, 0xc3, 0x50, 0,    0,    0xc3, 0x50, 8,
+                                      2, 0, 0,    0,    0xc4, 0xcd, 0xaa, 0x9d };
 
     memcpy(bytes + 16, header, sizeof header);
     files_write(path, bytes, n);

@@ -118,10 +118,10 @@ static void expect_text(const struct gems_error *err, int status, enum gems_stat
 static const struct window_case {
     uint32_t h, w, r, s, stride_h, stride_w, pad_h, pad_w, p, q;
 } windows[] = {
-    { 8, 8, 3, 3, 1, 1, 1, 1, 8, 8 },   { 8, 8, 3, 3, 2, 2, 1, 1, 4, 4 },
-    { 7, 7, 3, 3, 2, 2, 1, 1, 4, 4 },   { 1, 1, 3, 3, 2, 2, 1, 1, 1, 1 },
-    { 9, 9, 2, 2, 2, 2, 0, 0, 4, 4 },   { 12, 12, 8, 8, 8, 8, 0, 0, 1, 1 },
-    { 5, 9, 1, 7, 1, 2, 0, 3, 5, 5 },   { 6, 4, 6, 4, 1, 1, 0, 0, 1, 1 },
+    { 8, 8, 3, 3, 1, 1, 1, 1, 8, 8 }, { 8, 8, 3, 3, 2, 2, 1, 1, 4, 4 },
+    { 7, 7, 3, 3, 2, 2, 1, 1, 4, 4 }, { 1, 1, 3, 3, 2, 2, 1, 1, 1, 1 },
+    { 9, 9, 2, 2, 2, 2, 0, 0, 4, 4 }, { 12, 12, 8, 8, 8, 8, 0, 0, 1, 1 },
+    { 5, 9, 1, 7, 1, 2, 0, 3, 5, 5 }, { 6, 4, 6, 4, 1, 1, 0, 0, 1, 1 },
 };
 
 START_TEST(a_window_slides_as_far_as_it_fits)
@@ -226,7 +226,7 @@ static void make_refusals(struct refusal r[N_REFUSALS])
         { reading(OP_RELU, "\xff", 0, 0),
           "node 2: character 0xff in its name; letters, digits and ._-/: are allowed" },
         { reading((enum op_kind)99, "x", 0, 0), "node x: unknown operator 99" },
-        { reading((enum op_kind)-1, "x", 0, 0), "node x: unknown operator 4294967295" },
+        { reading((enum op_kind) - 1, "x", 0, 0), "node x: unknown operator 4294967295" },
         { image(3, 8, 8), "node input (input): the first node, and no other, must be the input" },
         { with_inputs(reading(OP_RELU, "x", 0, 0), 0),
           "node x (relu): has 0 inputs instead of 1 to 1" },
@@ -320,8 +320,9 @@ END_TEST
 
 START_TEST(a_first_node_that_is_no_image_is_refused)
 {
-    static const struct shape wrong[] = { { 0, 1, 1, false }, { 1, 0, 1, false },
-                                          { 1, 1, 0, false }, { 1, 1, 1, true } };
+    static const struct shape wrong[] = {
+        { 0, 1, 1, false }, { 1, 0, 1, false }, { 1, 1, 0, false }, { 1, 1, 1, true }
+    };
     struct gems_error err = { 0 };
     struct graph graph;
     struct node node = reading(OP_RELU, "relu", 0, 0);
@@ -346,9 +347,11 @@ START_TEST(huge_sizes_are_refused_not_wrapped)
         struct node input, node;
         const char *text;
     } cases[] = {
-        { image(UINT32_MAX, UINT32_MAX, UINT32_MAX), { 0 },
+        { image(UINT32_MAX, UINT32_MAX, UINT32_MAX),
+          { 0 },
           "node input (input): a tensor of more than 2^40 values" },
-        { image(1, 1u << 31, 1u << 31), { 0 },
+        { image(1, 1u << 31, 1u << 31),
+          { 0 },
           "node input (input): a tensor of more than 2^40 values" },
         { image(1u << 20, 1, 1), conv("x", 0, UINT32_MAX, 1, 1, 0), too_big },
         { image(1u << 20, 1, 1), conv("x", 0, 1u << 21, 1, 1, 0), too_big },

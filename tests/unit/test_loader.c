@@ -181,16 +181,16 @@ static struct plan epochs(void)
         for (uint64_t first = 0; first < N_TRAIN; first += BATCH) {
             uint64_t left = N_TRAIN - first;
 
-            plan.items[plan.n++] = (struct loader_item){
-                epoch, first, left < BATCH ? (uint32_t)left : BATCH, false, true, true
-            };
+            plan.items[plan.n++] =
+                (struct loader_item){ epoch, first, left < BATCH ? (uint32_t)left : BATCH,
+                                      false, true,  true };
         }
         for (uint64_t first = 0; first < N_EVAL; first += BATCH) {
             uint64_t left = N_EVAL - first;
 
-            plan.items[plan.n++] = (struct loader_item){
-                epoch, first, left < BATCH ? (uint32_t)left : BATCH, true, true, true
-            };
+            plan.items[plan.n++] =
+                (struct loader_item){ epoch, first, left < BATCH ? (uint32_t)left : BATCH,
+                                      true,  true,  true };
         }
     }
     return plan;
@@ -198,9 +198,14 @@ static struct plan epochs(void)
 
 static struct dataset *open_synthetic(uint64_t samples, bool is_eval)
 {
-    struct dataset_spec spec = { .format = DATASET_SYNTHETIC, .is_eval = is_eval,
-                                 .channels = CHANNELS, .height = SIDE, .width = SIDE,
-                                 .classes = 3, .samples = samples, .seed = 4 };
+    struct dataset_spec spec = { .format = DATASET_SYNTHETIC,
+                                 .is_eval = is_eval,
+                                 .channels = CHANNELS,
+                                 .height = SIDE,
+                                 .width = SIDE,
+                                 .classes = 3,
+                                 .samples = samples,
+                                 .seed = 4 };
     struct gems_error err = { 0 };
     struct dataset *set = NULL;
 
@@ -219,11 +224,22 @@ struct bench {
 static void bench_init(struct bench *b, uint32_t n_threads, uint32_t depth)
 {
     *b = (struct bench){ .train = open_synthetic(N_TRAIN, false),
-                         .eval = open_synthetic(N_EVAL, true), .plan = epochs() };
+                         .eval = open_synthetic(N_EVAL, true),
+                         .plan = epochs() };
     b->config = (struct loader_config){
-        .train = b->train, .eval = b->eval, .has_images = true, .has_labels = true,
-        .is_flip = true, .is_shift = true, .mean = 0.5, .std = 0.25, .seed = 6,
-        .max_batch = BATCH, .n_threads = n_threads, .sequence = sequence, .depth = depth,
+        .train = b->train,
+        .eval = b->eval,
+        .has_images = true,
+        .has_labels = true,
+        .is_flip = true,
+        .is_shift = true,
+        .mean = 0.5,
+        .std = 0.25,
+        .seed = 6,
+        .max_batch = BATCH,
+        .n_threads = n_threads,
+        .sequence = sequence,
+        .depth = depth,
     };
 }
 
@@ -268,8 +284,8 @@ static void hash_items(struct bench *b, uint64_t n, uint8_t ret_hash[HASH_BYTES]
 
 START_TEST(any_number_of_threads_and_buffers_gives_the_same)
 {
-    static const uint32_t shapes[][2] = { { 1, 1 }, { 1, 4 }, { 2, 2 }, { 3, 1 }, { 5, 3 },
-                                          { 16, 8 } };
+    static const uint32_t shapes[][2] = { { 1, 1 }, { 1, 4 }, { 2, 2 },
+                                          { 3, 1 }, { 5, 3 }, { 16, 8 } };
     uint8_t expected[HASH_BYTES], hash[HASH_BYTES];
     struct bench b;
 
@@ -306,9 +322,9 @@ START_TEST(values_are_normalised_pixels_in_the_order_of_the_epoch)
         ck_assert_uint_eq((uintptr_t)images % 64, 0);
         ck_assert_uint_eq((uintptr_t)labels % 64, 0);
         for (uint32_t k = 0; k < item->n; k++) {
-            uint64_t sample = item->is_eval ? item->first + k
-                                            : loader_permute(6, item->epoch, N_TRAIN,
-                                                             item->first + k);
+            uint64_t sample = item->is_eval
+                                  ? item->first + k
+                                  : loader_permute(6, item->epoch, N_TRAIN, item->first + k);
 
             ck_assert_uint_eq(labels[k], dataset_label(set, sample));
             ck_assert_int_eq(dataset_read(set, sample, pixels, NULL), 0);
@@ -550,8 +566,12 @@ END_TEST
 /* Ten grey images in one class; those in `damaged` are text files. */
 static struct dataset *open_damaged(const struct temp_dir *dir, const uint32_t *damaged, size_t n)
 {
-    struct dataset_spec spec = { .format = DATASET_IMAGEFOLDER, .path = dir->path, .channels = 1,
-                                 .height = 4, .width = 4, .classes = 1 };
+    struct dataset_spec spec = { .format = DATASET_IMAGEFOLDER,
+                                 .path = dir->path,
+                                 .channels = 1,
+                                 .height = 4,
+                                 .width = 4,
+                                 .classes = 1 };
     struct gems_error err = { 0 };
     struct dataset *set = NULL;
     char name[] = "a/0.png";
@@ -573,11 +593,20 @@ START_TEST(a_damaged_sample_fails_its_item_alone)
 {
     static const uint32_t damaged[] = { 6, 5, 8 };
     struct temp_dir dir;
-    struct plan plan = { { { 0, 0, 5, true, true, true }, { 0, 5, 5, true, true, true },
-                            { 0, 0, 5, true, true, true } }, 3 };
+    struct plan plan = { { { 0, 0, 5, true, true, true },
+                           { 0, 5, 5, true, true, true },
+                           { 0, 0, 5, true, true, true } },
+                         3 };
     struct loader_config config = {
-        .has_images = true, .has_labels = true, .mean = 0.0, .std = 1.0, .max_batch = 5,
-        .n_threads = (uint32_t)_i, .sequence = sequence, .sequence_arg = &plan, .depth = 3,
+        .has_images = true,
+        .has_labels = true,
+        .mean = 0.0,
+        .std = 1.0,
+        .max_batch = 5,
+        .n_threads = (uint32_t)_i,
+        .sequence = sequence,
+        .sequence_arg = &plan,
+        .depth = 3,
     };
     char text[200];
     struct gems_error err = { 0 };
@@ -609,8 +638,13 @@ START_TEST(a_rank_that_needs_labels_only_decodes_nothing)
     struct temp_dir dir;
     struct plan plan = { { { 0, 0, 5, true, false, true } }, 1 };
     struct loader_config config = {
-        .has_labels = true, .std = 1.0, .max_batch = 5, .n_threads = 2, .sequence = sequence,
-        .sequence_arg = &plan, .depth = 1,
+        .has_labels = true,
+        .std = 1.0,
+        .max_batch = 5,
+        .n_threads = 2,
+        .sequence = sequence,
+        .sequence_arg = &plan,
+        .depth = 1,
     };
     struct loader *loader;
     const void *images;

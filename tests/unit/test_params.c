@@ -58,8 +58,13 @@ END_TEST
 
 static struct graph model(void)
 {
-    struct zoo_spec spec = { .zoo = "resnet", .version = 2, .depth = 20, .classes = 10,
-                             .channels = 3, .height = 32, .width = 32 };
+    struct zoo_spec spec = { .zoo = "resnet",
+                             .version = 2,
+                             .depth = 20,
+                             .classes = 10,
+                             .channels = 3,
+                             .height = 32,
+                             .width = 32 };
     struct gems_error err = { 0 };
     struct graph graph;
 

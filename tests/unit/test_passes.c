@@ -99,8 +99,8 @@ static void run_step(struct symbols *s, const struct graph *graph, const struct 
         dy = mix(mix(RELU_GRADIENT, s->values[step->node]), dy);
     }
     if (step->has_weights) {
-        s->weights += mix(mix(WEIGHT_SYMBOL, text(node->name)),
-                          mix(dy, s->values[node->inputs[0]]));
+        s->weights +=
+            mix(mix(WEIGHT_SYMBOL, text(node->name)), mix(dy, s->values[node->inputs[0]]));
     }
     for (uint32_t k = 0; k < node->n_inputs; k++) {
         uint64_t dx = dy;
@@ -150,8 +150,13 @@ static void symbols_fini(struct symbols *s)
 
 static struct graph zoo(const char *name, uint32_t version, uint32_t depth)
 {
-    struct zoo_spec spec = { .version = version, .depth = depth, .n_hidden = 2,
-                             .hidden = { 32, 16 }, .classes = 10, .channels = 3, .height = 32,
+    struct zoo_spec spec = { .version = version,
+                             .depth = depth,
+                             .n_hidden = 2,
+                             .hidden = { 32, 16 },
+                             .classes = 10,
+                             .channels = 3,
+                             .height = 32,
                              .width = 32 };
     struct gems_error err = { 0 };
     struct graph graph;
@@ -186,8 +191,8 @@ static uint32_t put(struct graph *graph, struct node *node, uint32_t layer)
 /* One operator that keeps 2x4x4, on a tensor among the latest. */
 static void put_random(struct graph *graph, struct dice *dice, uint32_t layer)
 {
-    static const enum op_kind kinds[] = { OP_CONV, OP_CONV, OP_BATCHNORM, OP_RELU, OP_ADD, OP_ADD,
-                                          OP_MAXPOOL };
+    static const enum op_kind kinds[] = { OP_CONV, OP_CONV, OP_BATCHNORM, OP_RELU,
+                                          OP_ADD,  OP_ADD,  OP_MAXPOOL };
     uint32_t reach = graph->n_nodes < 5 ? graph->n_nodes : 5;
     struct node node = { .kind = kinds[roll(dice, 7)], .n_inputs = 1, .eps = 1e-5, .decay = 0.9 };
 
@@ -376,8 +381,15 @@ static struct graph pair(struct node first, struct node second, uint32_t layer)
 
 static const struct node norm = { .kind = OP_BATCHNORM, .n_inputs = 1, .eps = 1e-5, .decay = 0.9 };
 static const struct node relu = { .kind = OP_RELU, .n_inputs = 1, .inputs = { 1 } };
-static const struct node conv = { .kind = OP_CONV, .n_inputs = 1, .k = 2, .r = 3, .s = 3,
-                                  .stride_h = 1, .stride_w = 1, .pad_h = 1, .pad_w = 1 };
+static const struct node conv = { .kind = OP_CONV,
+                                  .n_inputs = 1,
+                                  .k = 2,
+                                  .r = 3,
+                                  .s = 3,
+                                  .stride_h = 1,
+                                  .stride_w = 1,
+                                  .pad_h = 1,
+                                  .pad_w = 1 };
 static const struct node sum_01 = { .kind = OP_ADD, .n_inputs = 2, .inputs = { 0, 1 } };
 
 START_TEST(a_relu_in_another_layer_stays_apart)
@@ -531,8 +543,8 @@ START_TEST(any_cut_gives_the_same_gradients)
             struct symbols cut = run(&graph, n_ranges);
 
             ck_assert_uint_eq(cut.weights, whole.weights);
-            ck_assert_int_eq(memcmp(cut.gradients, whole.gradients,
-                                    graph.n_nodes * sizeof *cut.gradients), 0);
+            ck_assert_int_eq(
+                memcmp(cut.gradients, whole.gradients, graph.n_nodes * sizeof *cut.gradients), 0);
             symbols_fini(&cut);
         }
         symbols_fini(&whole);

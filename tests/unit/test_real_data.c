@@ -24,7 +24,8 @@ static struct dataset *must_open(const struct dataset_spec *spec)
 }
 
 /* Reads all samples; counts labels and sums up all pixels. */
-static uint64_t read_all(struct dataset *set, uint32_t *ret_counts, uint8_t *pixels, size_t n_pixels)
+static uint64_t read_all(struct dataset *set, uint32_t *ret_counts, uint8_t *pixels,
+                         size_t n_pixels)
 {
     struct gems_error err = { 0 };
     uint64_t sum = 0;
@@ -41,8 +42,12 @@ static uint64_t read_all(struct dataset *set, uint32_t *ret_counts, uint8_t *pix
 
 START_TEST(every_tissue_tile_decodes)
 {
-    struct dataset_spec spec = { .format = DATASET_IMAGEFOLDER, .path = TILES, .channels = 3,
-                                 .height = 96, .width = 96, .classes = 2 };
+    struct dataset_spec spec = { .format = DATASET_IMAGEFOLDER,
+                                 .path = TILES,
+                                 .channels = 3,
+                                 .height = 96,
+                                 .width = 96,
+                                 .classes = 2 };
     static uint8_t pixels[3 * 96 * 96];
     uint32_t counts[2] = { 0 };
     struct dataset *set = must_open(&spec);
@@ -61,8 +66,13 @@ END_TEST
 
 START_TEST(fashion_mnist_reads_as_packaged)
 {
-    struct dataset_spec spec = { .format = DATASET_IDX, .path = FASHION, .is_eval = _i == 1,
-                                 .channels = 1, .height = 28, .width = 28, .classes = 10 };
+    struct dataset_spec spec = { .format = DATASET_IDX,
+                                 .path = FASHION,
+                                 .is_eval = _i == 1,
+                                 .channels = 1,
+                                 .height = 28,
+                                 .width = 28,
+                                 .classes = 10 };
     static uint8_t pixels[28 * 28];
     uint32_t counts[10] = { 0 }, n = _i == 1 ? 10000 : 60000;
     struct dataset *set = must_open(&spec);

@@ -9,8 +9,13 @@
 
 static struct zoo_spec resnet(uint32_t version, uint32_t depth, uint32_t side)
 {
-    return (struct zoo_spec){ .zoo = "resnet", .version = version, .depth = depth, .classes = 10,
-                              .channels = 3, .height = side, .width = side };
+    return (struct zoo_spec){ .zoo = "resnet",
+                              .version = version,
+                              .depth = depth,
+                              .classes = 10,
+                              .channels = 3,
+                              .height = side,
+                              .width = side };
 }
 
 static struct graph build(const struct zoo_spec *spec)
@@ -48,9 +53,9 @@ static const struct count {
     uint32_t version, depth;
     uint64_t trainable, statistics;
 } counts[] = {
-    { 1, 20, 273066, 1376 },     { 1, 56, 857706, 0 },    { 1, 110, 1734666, 0 },
-    { 2, 20, 570602, 3488 },     { 2, 56, 1663338, 0 },   { 2, 110, 3302442, 20768 },
-    { 2, 164, 4941546, 0 },      { 2, 1001, 30347658, 191840 },
+    { 1, 20, 273066, 1376 }, { 1, 56, 857706, 0 },          { 1, 110, 1734666, 0 },
+    { 2, 20, 570602, 3488 }, { 2, 56, 1663338, 0 },         { 2, 110, 3302442, 20768 },
+    { 2, 164, 4941546, 0 },  { 2, 1001, 30347658, 191840 },
 };
 
 START_TEST(resnet_has_the_published_number_of_parameters)
@@ -94,8 +99,8 @@ START_TEST(resnet_takes_28x28_grey_images)
     spec.channels = 1;
     graph = build(&spec);
     expect_shape(&graph, "input", 1, 28, 28);
-    expect_shape(&graph, _i == 1 ? "stack2.block2.relu2" : "stack2.block1.add",
-                 _i == 1 ? 64 : 256, 7, 7);
+    expect_shape(&graph, _i == 1 ? "stack2.block2.relu2" : "stack2.block1.add", _i == 1 ? 64 : 256,
+                 7, 7);
     expect_shape(&graph, "head.pool", _i == 1 ? 64 : 256, 1, 1);
     graph_fini(&graph);
 }
@@ -105,12 +110,27 @@ END_TEST
 START_TEST(a_boundary_carries_one_tensor)
 {
     static const struct zoo_spec specs[] = {
-        { .zoo = "resnet", .version = 1, .depth = 20, .classes = 10, .channels = 3, .height = 32,
+        { .zoo = "resnet",
+          .version = 1,
+          .depth = 20,
+          .classes = 10,
+          .channels = 3,
+          .height = 32,
           .width = 32 },
-        { .zoo = "resnet", .version = 2, .depth = 110, .classes = 10, .channels = 3, .height = 32,
+        { .zoo = "resnet",
+          .version = 2,
+          .depth = 110,
+          .classes = 10,
+          .channels = 3,
+          .height = 32,
           .width = 32 },
-        { .zoo = "mlp", .n_hidden = 3, .hidden = { 8, 8, 8 }, .classes = 10, .channels = 3,
-          .height = 32, .width = 32 },
+        { .zoo = "mlp",
+          .n_hidden = 3,
+          .hidden = { 8, 8, 8 },
+          .classes = 10,
+          .channels = 3,
+          .height = 32,
+          .width = 32 },
         { .zoo = "lenet", .classes = 10, .channels = 1, .height = 28, .width = 28 },
     };
     struct graph graph = build(&specs[_i]);
@@ -165,7 +185,8 @@ END_TEST
 /* Window and stride min(8, side), remainder ignored. */
 START_TEST(the_head_pools_8x8_or_what_there_is)
 {
-    static const uint32_t sides[][3] = { /* image, window, pooled */
+    static const uint32_t sides[][3] = {
+        /* image, window, pooled */
         { 8, 2, 1 }, { 28, 7, 1 }, { 32, 8, 1 }, { 60, 8, 1 }, { 96, 8, 3 }, { 1, 1, 1 },
     };
     struct zoo_spec spec = resnet(1, 8, sides[_i][0]);
@@ -197,8 +218,13 @@ END_TEST
 
 START_TEST(mlp_has_a_layer_for_each_dense)
 {
-    struct zoo_spec spec = { .zoo = "mlp", .n_hidden = 2, .hidden = { 512, 256 }, .classes = 10,
-                             .channels = 1, .height = 28, .width = 28 };
+    struct zoo_spec spec = { .zoo = "mlp",
+                             .n_hidden = 2,
+                             .hidden = { 512, 256 },
+                             .classes = 10,
+                             .channels = 1,
+                             .height = 28,
+                             .width = 28 };
     struct graph graph = build(&spec);
 
     ck_assert_uint_eq(graph.n_layers, 3);
@@ -217,8 +243,9 @@ END_TEST
 
 START_TEST(lenet_is_the_classic_at_28_and_at_32)
 {
-    struct zoo_spec spec = { .zoo = "lenet", .classes = 10, .channels = 1,
-                             .height = (uint32_t)_i, .width = (uint32_t)_i };
+    struct zoo_spec spec = {
+        .zoo = "lenet", .classes = 10, .channels = 1, .height = (uint32_t)_i, .width = (uint32_t)_i
+    };
     struct graph graph = build(&spec);
 
     ck_assert_str_eq(graph.name, "lenet-5");
@@ -237,48 +264,69 @@ static const struct refusal {
     const char *text;
 } refusals[] = {
 #define IMAGES .channels = 3, .height = 32, .width = 32
-    { { .zoo = "resnext", .classes = 10, IMAGES }, GEMS_E_INVALID,
+    { { .zoo = "resnext", .classes = 10, IMAGES },
+      GEMS_E_INVALID,
       "model.zoo: no model is called \"resnext\"; there are resnet, mlp, lenet" },
-    { { .classes = 10, IMAGES }, GEMS_E_INVALID,
+    { { .classes = 10, IMAGES },
+      GEMS_E_INVALID,
       "model.zoo: no model is called \"\"; there are resnet, mlp, lenet" },
-    { { .zoo = "vgg", .depth = 16, .classes = 10, IMAGES }, GEMS_E_UNSUPPORTED,
+    { { .zoo = "vgg", .depth = 16, .classes = 10, IMAGES },
+      GEMS_E_UNSUPPORTED,
       "model.zoo: vgg is not in this version" },
-    { { .zoo = "unet", .classes = 10, IMAGES }, GEMS_E_UNSUPPORTED,
+    { { .zoo = "unet", .classes = 10, IMAGES },
+      GEMS_E_UNSUPPORTED,
       "model.zoo: unet is not in this version" },
-    { { .zoo = "amoebanet-d", .classes = 10, IMAGES }, GEMS_E_UNSUPPORTED,
+    { { .zoo = "amoebanet-d", .classes = 10, IMAGES },
+      GEMS_E_UNSUPPORTED,
       "model.zoo: amoebanet-d is not in this version" },
-    { { .zoo = "resnet-imagenet", .depth = 50, .classes = 10, IMAGES }, GEMS_E_UNSUPPORTED,
+    { { .zoo = "resnet-imagenet", .depth = 50, .classes = 10, IMAGES },
+      GEMS_E_UNSUPPORTED,
       "model.zoo: resnet-imagenet is not in this version" },
-    { { .zoo = "resnet", .version = 1, .depth = 21, .classes = 10, IMAGES }, GEMS_E_INVALID,
+    { { .zoo = "resnet", .version = 1, .depth = 21, .classes = 10, IMAGES },
+      GEMS_E_INVALID,
       "model.depth: 21; resnet version 1 has depth 6n+2: 20 or 26" },
-    { { .zoo = "resnet", .version = 1, .depth = 7, .classes = 10, IMAGES }, GEMS_E_INVALID,
+    { { .zoo = "resnet", .version = 1, .depth = 7, .classes = 10, IMAGES },
+      GEMS_E_INVALID,
       "model.depth: 7; resnet version 1 has depth 6n+2: at least 8" },
-    { { .zoo = "resnet", .version = 2, .depth = 2, .classes = 10, IMAGES }, GEMS_E_INVALID,
+    { { .zoo = "resnet", .version = 2, .depth = 2, .classes = 10, IMAGES },
+      GEMS_E_INVALID,
       "model.depth: 2; resnet version 2 has depth 9n+2: at least 11" },
-    { { .zoo = "resnet", .version = 2, .depth = 0, .classes = 10, IMAGES }, GEMS_E_INVALID,
+    { { .zoo = "resnet", .version = 2, .depth = 0, .classes = 10, IMAGES },
+      GEMS_E_INVALID,
       "model.depth: 0; resnet version 2 has depth 9n+2: at least 11" },
-    { { .zoo = "resnet", .version = 2, .depth = 111, .classes = 10, IMAGES }, GEMS_E_INVALID,
+    { { .zoo = "resnet", .version = 2, .depth = 111, .classes = 10, IMAGES },
+      GEMS_E_INVALID,
       "model.depth: 111; resnet version 2 has depth 9n+2: 110 or 119" },
     { { .zoo = "resnet", .version = 2, .depth = UINT32_MAX, .classes = 10, IMAGES },
-      GEMS_E_INVALID, "model.depth: 4294967295 is above 10000" },
-    { { .zoo = "resnet", .version = 3, .depth = 20, .classes = 10, IMAGES }, GEMS_E_INVALID,
+      GEMS_E_INVALID,
+      "model.depth: 4294967295 is above 10000" },
+    { { .zoo = "resnet", .version = 3, .depth = 20, .classes = 10, IMAGES },
+      GEMS_E_INVALID,
       "model.version: 3; resnet has versions 1 and 2" },
-    { { .zoo = "resnet", .version = 1, .depth = 20, .classes = 1, IMAGES }, GEMS_E_INVALID,
+    { { .zoo = "resnet", .version = 1, .depth = 20, .classes = 1, IMAGES },
+      GEMS_E_INVALID,
       "model.classes: 1 is not in 2 to 1048576" },
     { { .zoo = "lenet", .classes = 10, .channels = 0, .height = 32, .width = 32 },
-      GEMS_E_INVALID, "data.channels: 0 is not in 1 to 4096" },
+      GEMS_E_INVALID,
+      "data.channels: 0 is not in 1 to 4096" },
     { { .zoo = "lenet", .classes = 10, .channels = 1, .height = 0, .width = 32 },
-      GEMS_E_INVALID, "data.size: height: 0 is not in 1 to 65536" },
+      GEMS_E_INVALID,
+      "data.size: height: 0 is not in 1 to 65536" },
     { { .zoo = "lenet", .classes = 10, .channels = 1, .height = 32, .width = 70000 },
-      GEMS_E_INVALID, "data.size: width: 70000 is not in 1 to 65536" },
+      GEMS_E_INVALID,
+      "data.size: width: 70000 is not in 1 to 65536" },
     { { .zoo = "lenet", .classes = 10, .channels = 1, .height = 8, .width = 28 },
-      GEMS_E_INVALID, "data.size: 8x28; lenet needs at least 12x12" },
-    { { .zoo = "mlp", .n_hidden = 17, .classes = 10, IMAGES }, GEMS_E_INVALID,
+      GEMS_E_INVALID,
+      "data.size: 8x28; lenet needs at least 12x12" },
+    { { .zoo = "mlp", .n_hidden = 17, .classes = 10, IMAGES },
+      GEMS_E_INVALID,
       "model.hidden: has 17 entries; an mlp has up to 16 hidden layers" },
     { { .zoo = "mlp", .n_hidden = 2, .hidden = { 10, 0 }, .classes = 10, IMAGES },
-      GEMS_E_INVALID, "model.hidden: entry 2 is 0; a hidden layer has at least 1 unit" },
+      GEMS_E_INVALID,
+      "model.hidden: entry 2 is 0; a hidden layer has at least 1 unit" },
     { { .zoo = "mlp", .n_hidden = 1, .hidden = { UINT32_MAX }, .classes = 10, IMAGES },
-      GEMS_E_INVALID, "node hidden0.dense (dense): a tensor of more than 2^40 values" },
+      GEMS_E_INVALID,
+      "node hidden0.dense (dense): a tensor of more than 2^40 values" },
 #undef IMAGES
 };
 

@@ -43,8 +43,8 @@ static uint32_t clamp(int64_t i, uint32_t side)
 }
 
 /* n values from pixels that lie `step` apart: 1, -1 (mirrored) or 0 (border). */
-static void map_run(const struct augment_table *table, const uint8_t *from, ptrdiff_t step, size_t n,
-                    bool is_f64, void *ret_values, size_t at)
+static void map_run(const struct augment_table *table, const uint8_t *from, ptrdiff_t step,
+                    size_t n, bool is_f64, void *ret_values, size_t at)
 {
     if (is_f64) {
         double *values = (double *)ret_values + at;

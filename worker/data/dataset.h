@@ -22,15 +22,15 @@ enum dataset_format { DATASET_SYNTHETIC, DATASET_IDX, DATASET_IMAGEFOLDER };
 
 struct dataset_spec {
     enum dataset_format format;
-    const char *path;         /* absolute; NULL for synthetic. idx: PREFIX, or a directory
-                                 (DIR/train-*, DIR/t10k-* if is_eval) */
+    const char *path; /* absolute; NULL for synthetic. idx: PREFIX, or a directory
+                         (DIR/train-*, DIR/t10k-* if is_eval) */
     bool is_eval;
-    bool is_index_only;       /* samples and labels are all that is asked for: nothing is
-                                 unpacked or written, and read() is not allowed */
+    bool is_index_only; /* samples and labels are all that is asked for: nothing is
+                           unpacked or written, and read() is not allowed */
     uint32_t channels, height, width;
-    uint32_t classes;         /* what the model has; a label beyond is GEMS_E_DATA */
-    uint64_t samples;         /* synthetic */
-    uint64_t seed;            /* synthetic */
+    uint32_t classes; /* what the model has; a label beyond is GEMS_E_DATA */
+    uint64_t samples; /* synthetic */
+    uint64_t seed;    /* synthetic */
 };
 
 /* GEMS_E_DATA names the file and what is wrong: missing, not what the format

@@ -30,7 +30,7 @@ enum {
 };
 
 struct idx {
-    int fd;              /* of the images, unpacked; -1 */
+    int fd; /* of the images, unpacked; -1 */
     char *images_path, *labels_path;
     uint32_t h, w;
     uint64_t n_labels;
@@ -40,7 +40,7 @@ struct idx {
 /* A file of the pair, open and with its header read. */
 struct part {
     const char *path;
-    gzFile file; /* reads plain files too */
+    gzFile file;       /* reads plain files too */
     uint32_t n_header; /* bytes */
     uint8_t header[HEADER_IMAGES];
 };
@@ -102,8 +102,10 @@ static int part_open(struct part *part, const char *path, const char *what, uint
         return st;
     }
     if (got < n_header) {
-        return gems_error_set(err, GEMS_E_DATA, "%s: has %u bytes, fewer than the header of an "
-                              "idx file", path, got);
+        return gems_error_set(err, GEMS_E_DATA,
+                              "%s: has %u bytes, fewer than the header of an "
+                              "idx file",
+                              path, got);
     }
     if (big_endian(part->header) != magic) {
         return gems_error_set(err, GEMS_E_DATA,
@@ -243,8 +245,10 @@ static int load_labels(struct idx *idx, const struct part *part, uint32_t classe
     int st;
 
     if (n > (uint32_t)INT32_MAX) {
-        return gems_error_set(err, GEMS_E_DATA, "%s: its header promises %u labels; up to %d are "
-                              "supported", part->path, n, INT32_MAX);
+        return gems_error_set(err, GEMS_E_DATA,
+                              "%s: its header promises %u labels; up to %d are "
+                              "supported",
+                              part->path, n, INT32_MAX);
     }
     idx->labels = malloc((size_t)n + 1);
     if (!idx->labels) {
@@ -302,7 +306,9 @@ static int find_parts(struct dataset *set, struct idx *idx, struct gems_error *e
     char *prefix;
     bool is_folder = stat(set->path, &info) == 0 && S_ISDIR(info.st_mode);
     int st = format_path(&prefix, err, "%s%s", set->path,
-                         !is_folder ? "" : set->spec.is_eval ? "/t10k" : "/train");
+                         !is_folder          ? ""
+                         : set->spec.is_eval ? "/t10k"
+                                             : "/train");
 
     if (st == 0) {
         st = find_part(prefix, "images-idx3-ubyte", &idx->images_path, err);

@@ -78,7 +78,8 @@ static int names_add(struct names *names, const char *name, struct gems_error *e
 
 static int compare_begins(const void *a, const void *b, void *block)
 {
-    return strcmp((const char *)block + *(const size_t *)a, (const char *)block + *(const size_t *)b);
+    return strcmp((const char *)block + *(const size_t *)a,
+                  (const char *)block + *(const size_t *)b);
 }
 
 /* Bytewise, from entry `first` on. */
@@ -113,8 +114,8 @@ static unsigned char entry_type(DIR *dir, const struct dirent *entry)
 }
 
 /* One name of a folder; decides whether it is wanted. */
-typedef int (*entry_fn)(struct names *names, const char *path, const char *name,
-                        unsigned char type, struct gems_error *err);
+typedef int (*entry_fn)(struct names *names, const char *path, const char *name, unsigned char type,
+                        struct gems_error *err);
 
 static int list(struct names *names, const char *path, entry_fn take, struct gems_error *err)
 {
@@ -184,8 +185,10 @@ static int list_classes(struct dataset *set, struct folder *folder, struct gems_
         if (n > classes) {
             gems_error_hint(err, "set model.classes to %zu", n);
         } else {
-            gems_error_hint(err, "set model.classes to %zu, or make an empty folder for each class "
-                                 "without images", n);
+            gems_error_hint(err,
+                            "set model.classes to %zu, or make an empty folder for each class "
+                            "without images",
+                            n);
         }
         return GEMS_E_DATA;
     }
@@ -323,8 +326,7 @@ static int decode(const char *path, const uint8_t *bytes, size_t n, int wants_gr
     return gems_error_set(err, GEMS_E_DATA, "%s: is neither a JPEG nor a PNG file", path);
 }
 
-static int read_folder(struct dataset *set, uint64_t i, uint8_t *ret_pixels,
-                       struct gems_error *err)
+static int read_folder(struct dataset *set, uint64_t i, uint8_t *ret_pixels, struct gems_error *err)
 {
     const struct folder *folder = set->own;
     const struct dataset_spec *spec = &set->spec;

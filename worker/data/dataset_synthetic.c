@@ -27,8 +27,9 @@ static uint64_t stream(const struct dataset *set, uint64_t key, uint64_t number)
 static int open_synthetic(struct dataset *set, struct gems_error *err)
 {
     if (set->spec.samples == 0) {
-        return gems_error_set(err, GEMS_E_DATA, "data.samples: a synthetic data set needs at "
-                                                "least 1 sample");
+        return gems_error_set(err, GEMS_E_DATA,
+                              "data.samples: a synthetic data set needs at "
+                              "least 1 sample");
     }
     set->samples = set->spec.samples;
     return 0;
@@ -73,8 +74,8 @@ static void make_grid(const struct dataset *set, uint32_t label, uint32_t channe
         for (uint32_t x = 0; x < GRID; x++) {
             uint64_t index = ((uint64_t)channel * GRID + y) * GRID + x;
 
-            ret_grid[y][x] = MEAN - PATTERN +
-                             (int)rng_below(set->spec.seed, pattern, index, 2 * PATTERN + 1);
+            ret_grid[y][x] =
+                MEAN - PATTERN + (int)rng_below(set->spec.seed, pattern, index, 2 * PATTERN + 1);
         }
     }
 }
@@ -116,8 +117,9 @@ static int read_synthetic(struct dataset *set, uint64_t i, uint8_t *ret_pixels,
             int line[GRID];
 
             for (int x = 0; x < GRID; x++) {
-                line[x] = (grid[top.left][x] * (256 - top.weight) +
-                           grid[top.left + 1][x] * top.weight) >> 8;
+                line[x] =
+                    (grid[top.left][x] * (256 - top.weight) + grid[top.left + 1][x] * top.weight) >>
+                    8;
             }
             make_row(set, line, noise, row * row_draws, ret_pixels + row * w);
         }

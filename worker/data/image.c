@@ -19,10 +19,9 @@ int image_alloc(struct image *image, const char *path, uint64_t h, uint64_t w, u
 
     if (h == 0 || w == 0 || h > IMAGE_MAX_PIXELS || w > IMAGE_MAX_PIXELS ||
         h * w > IMAGE_MAX_PIXELS) {
-        return gems_error_set(err, GEMS_E_DATA,
-                              "%s: image of %llux%llu pixels; 1 to %llu pixels are supported", path,
-                              (unsigned long long)w, (unsigned long long)h,
-                              (unsigned long long)IMAGE_MAX_PIXELS);
+        return gems_error_set(
+            err, GEMS_E_DATA, "%s: image of %llux%llu pixels; 1 to %llu pixels are supported", path,
+            (unsigned long long)w, (unsigned long long)h, (unsigned long long)IMAGE_MAX_PIXELS);
     }
     pixels = malloc(h * w * c);
     if (!pixels) {
@@ -212,8 +211,8 @@ static void to_planes(const struct image *image, uint32_t channels, uint8_t *ret
     } else if (channels == 1) {
         for (size_t i = 0; i < n; i++, in += 3) {
             /* 16 bits of fraction, rounded; the three weights sum up to one. */
-            ret_pixels[i] = (uint8_t)((in[0] * 19595u + in[1] * 38470u + in[2] * 7471u + 32768u)
-                                      >> 16);
+            ret_pixels[i] =
+                (uint8_t)((in[0] * 19595u + in[1] * 38470u + in[2] * 7471u + 32768u) >> 16);
         }
     } else {
         uint8_t *r = ret_pixels, *g = r + n, *b = g + n;

@@ -91,8 +91,8 @@ static uint64_t sample_at(const struct loader *loader, const struct loader_item 
     if (item->is_eval) {
         return position;
     }
-    return loader_permute(loader->config.seed, item->epoch,
-                          dataset_samples(loader->config.train), position);
+    return loader_permute(loader->config.seed, item->epoch, dataset_samples(loader->config.train),
+                          position);
 }
 
 static int make_image(const struct loader *loader, const struct loader_item *item, uint64_t sample,
@@ -106,11 +106,11 @@ static int make_image(const struct loader *loader, const struct loader_item *ite
         return st;
     }
     if (!item->is_eval) {
-        augment = augment_draw(config->seed, item->epoch, sample, config->is_flip,
-                               config->is_shift, loader->height, loader->width);
+        augment = augment_draw(config->seed, item->epoch, sample, config->is_flip, config->is_shift,
+                               loader->height, loader->width);
     }
-    augment_apply(&augment, &loader->table, pixels, loader->channels, loader->height,
-                  loader->width, config->is_f64, ret_values);
+    augment_apply(&augment, &loader->table, pixels, loader->channels, loader->height, loader->width,
+                  config->is_f64, ret_values);
     return 0;
 }
 
@@ -121,8 +121,8 @@ static uint32_t make_part(const struct loader *loader, const struct part *part, 
 {
     char *buffer = (char *)loader->config.buffers + part->slot * loader->buffer_bytes;
     uint32_t *labels = (uint32_t *)(buffer + loader->labels_offset);
-    uint64_t bytes = image_bytes(1, loader->channels, loader->height, loader->width,
-                                 loader->config.is_f64);
+    uint64_t bytes =
+        image_bytes(1, loader->channels, loader->height, loader->width, loader->config.is_f64);
 
     for (uint32_t k = part->first; k < part->first + part->n; k++) {
         uint64_t sample = sample_at(loader, &part->item, k);
@@ -195,8 +195,8 @@ static bool take_part(struct loader *loader, struct part *ret_part)
 {
     uint64_t depth = loader->config.depth;
 
-    for (uint64_t i = loader->n_opened < depth ? 0 : loader->n_opened - depth;
-         i < loader->n_opened; i++) {
+    for (uint64_t i = loader->n_opened < depth ? 0 : loader->n_opened - depth; i < loader->n_opened;
+         i++) {
         struct slot *slot = &loader->slots[i % depth];
         uint32_t left = slot->item.n - slot->taken;
         uint32_t share = (slot->item.n + loader->config.n_threads - 1) / loader->config.n_threads;
@@ -290,9 +290,9 @@ static int check_config(const struct loader_config *config, struct gems_error *e
         !(config->std > 0.0)) {
         return gems_error_set(err, GEMS_E_INTERNAL, "loader: incomplete configuration");
     }
-    if (eval && (eval->spec.channels != train->spec.channels ||
-                 eval->spec.height != train->spec.height ||
-                 eval->spec.width != train->spec.width)) {
+    if (eval &&
+        (eval->spec.channels != train->spec.channels || eval->spec.height != train->spec.height ||
+         eval->spec.width != train->spec.width)) {
         return gems_error_set(err, GEMS_E_INTERNAL,
                               "loader: images for training and evaluation differ in size");
     }

@@ -43,20 +43,21 @@ struct loader_config {
     uint32_t n_threads;
     loader_sequence_fn sequence;
     void *sequence_arg;
-    void *buffers;                /* loader_buffer_bytes() x depth, aligned to 64 */
+    void *buffers; /* loader_buffer_bytes() x depth, aligned to 64 */
     uint32_t depth;
 };
 
 uint64_t loader_buffer_bytes(uint32_t max_batch, uint32_t channels, uint32_t height, uint32_t width,
                              bool is_f64, bool has_images, bool has_labels);
 
-int loader_create(const struct loader_config *config, struct loader **ret_loader, struct gems_error *err);
+int loader_create(const struct loader_config *config, struct loader **ret_loader,
+                  struct gems_error *err);
 void loader_destroy(struct loader *loader);
 
 /* Waits for item i (ascending) and lends its images [n][c][h][w] and labels
  * [n] (NULL: not wanted) until loader_release(i). GEMS_E_DATA: a sample could not be read. */
-int loader_next(struct loader *loader, uint64_t i, const void **ret_images, const uint32_t **ret_labels,
-                struct gems_error *err);
+int loader_next(struct loader *loader, uint64_t i, const void **ret_images,
+                const uint32_t **ret_labels, struct gems_error *err);
 void loader_release(struct loader *loader, uint64_t i);
 
 /* Sample at a position of a training epoch. */
