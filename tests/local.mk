@@ -28,6 +28,7 @@ include tests/unit/data.mk
 include tests/unit/rank.mk
 include tests/unit/daemon.mk
 include tests/unit/client.mk
+include tests/fuzz/local.mk
 include tests/integration/local.mk
 
 dist_check_SCRIPTS += tests/arrows.sh
