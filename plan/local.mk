@@ -15,6 +15,7 @@ libplan_a_SOURCES = \
     %D%/pack.c %D%/pack.h \
     %D%/plan.c %D%/plan.h \
     %D%/planner.c %D%/planner.h \
+    %D%/post.c %D%/post.h \
     %D%/program.c %D%/program.h \
     %D%/sched.c %D%/sched.h \
     %D%/sched_eval.c \

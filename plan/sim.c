@@ -2,24 +2,28 @@
 
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "common/error.h"
 #include "common/rng.h"
 #include "plan/match.h"
+#include "plan/post.h"
 
 /* Unknown times are NaN. */
 struct rank_state {
     const struct instr_list *list;
-    const struct memory_map *map;
     uint32_t next; /* instruction */
     double now;
-    uint32_t *open; /* receives that have not arrived */
-    uint32_t n_open;
-    uint32_t *pending; /* sends whose memory nobody has waited for yet */
-    uint32_t n_pending;
     struct sim_span *spans;
-    double *reached; /* when the list came to a receive */
+    bool is_queued;
+    /* receives: those that may be posted once the list is past after[] */
+    int64_t *after;
+    uint32_t *posts, n_posts, next_post; /* by after */
+    uint32_t *blocked, n_blocked;        /* due, but their memory is still being sent */
+    double *reached;                     /* when the list came to a receive */
+    /* sends, by slot and by GRAD_OUT buffer: without a known end, and the latest end */
+    struct neighbours neighbours;
+    uint32_t *act_open, *grad_open;
+    double *act_end, *grad_end;
 };
 
 struct sim {
@@ -30,7 +34,7 @@ struct sim {
     struct rank_state *ranks;
     struct sim_result *result;
     double *reduce_at, *gather_at; /* by rank * n_stages + stage: reached */
-    struct memory_map apart;       /* slot i alone at i */
+    uint32_t *queue, n_queue;      /* ranks to look at */
 };
 
 static double delay(const struct sim *sim, uint32_t rank, uint32_t i, uint64_t what)
@@ -40,118 +44,120 @@ static double delay(const struct sim *sim, uint32_t rank, uint32_t i, uint64_t w
                                  : 0;
 }
 
-static bool is_overlapping(const struct rank_state *rank, uint32_t a, uint32_t b)
+static void wake(struct sim *sim, uint32_t r)
 {
-    const struct memory_slot *x = &rank->map->slots[a], *y = &rank->map->slots[b];
-
-    return a == b || (x->offset < y->offset + y->bytes && y->offset < x->offset + x->bytes);
+    if (!sim->ranks[r].is_queued) {
+        sim->ranks[r].is_queued = true;
+        sim->queue[sim->n_queue++] = r;
+    }
 }
 
-/* Does the send at index i read memory that the instruction writes? */
-static bool is_sent_from(const struct rank_state *rank, uint32_t i, const struct instr *writer,
-                         uint32_t grad_buffer)
+/* GRAD_OUT buffer of the backward at index i, that of the send behind it; false if
+ * it sends nothing. */
+static bool find_grad_buffer(const struct instr_list *list, uint32_t i, uint32_t *ret_buffer)
 {
-    const struct instr *send = &rank->list->items[i];
-
-    switch ((enum instr_op)writer->op) {
-    case INSTR_LOAD:
-    case INSTR_FORWARD:
-    case INSTR_EVALUATE:
-    case INSTR_RECV_ACT:
-        return send->op == INSTR_SEND_ACT && is_overlapping(rank, send->slot, writer->slot);
-    case INSTR_BACKWARD:
-        return send->op == INSTR_SEND_GRAD && send->slot == grad_buffer;
-    default:
+    if (i + 1 == list->n || list->items[i + 1].op != INSTR_SEND_GRAD) {
         return false;
     }
-}
-
-/* GRAD_OUT buffer of the backward at index i: that of the send behind it. */
-static uint32_t grad_buffer_of(const struct instr_list *list, uint32_t i)
-{
-    bool is_sent = i + 1 < list->n && list->items[i + 1].op == INSTR_SEND_GRAD;
-
-    return is_sent ? list->items[i + 1].slot : UINT32_MAX;
-}
-
-/* Raises *inout_time to the end of all pending sends from the memory that the
- * instruction at index i writes; false if one has no known end. is_last: nothing
- * else will ask for them. */
-static bool wait_sends(struct rank_state *rank, uint32_t i, bool is_last, double *inout_time)
-{
-    const struct instr *writer = &rank->list->items[i];
-    uint32_t buffer = grad_buffer_of(rank->list, i), kept = 0;
-    bool is_known = true;
-
-    for (uint32_t k = 0; k < rank->n_pending; k++) {
-        uint32_t send = rank->pending[k];
-        bool is_meant = send < i && is_sent_from(rank, send, writer, buffer);
-
-        if (is_meant && isnan(rank->spans[send].end)) {
-            is_known = false;
-        } else if (is_meant) {
-            *inout_time = fmax(*inout_time, rank->spans[send].end);
-        }
-        if (!is_meant || !is_last) {
-            rank->pending[kept++] = send;
-        }
-    }
-    rank->n_pending = is_known && is_last ? kept : rank->n_pending;
-    return is_known;
-}
-
-/* When the receive at index i is posted, if that is known yet. */
-static bool find_posted(const struct sim *sim, struct rank_state *rank, uint32_t i)
-{
-    int64_t after = sim->costs->is_strict ? -1 : memory_recv_after(rank->map, rank->list, i);
-    double time = sim->costs->is_strict ? rank->reached[i] : 0;
-
-    if (after >= (int64_t)rank->next || isnan(time)) {
-        return false;
-    }
-    if (after >= 0) {
-        /* the end of a send is waited for below, with that of its neighbours */
-        time = instr_is_send(&rank->list->items[after]) ? rank->spans[after].start
-                                                        : rank->spans[after].end;
-        if (isnan(time)) {
-            return false;
-        }
-    }
-    if (!wait_sends(rank, i, false, &time)) {
-        return false;
-    }
-    rank->spans[i].start = time;
+    *ret_buffer = list->items[i + 1].slot;
     return true;
 }
 
-/* Lets messages arrive for which both ends are known; true if one did. */
-static bool settle_receives(struct sim *sim, uint32_t r)
+/* Raises *inout_time to the end of all sends from the memory that the instruction
+ * at index i writes; false if one has no known end. */
+static bool wait_sends(const struct rank_state *rank, uint32_t i, double *inout_time)
+{
+    const struct instr *writer = &rank->list->items[i];
+    uint32_t buffer;
+
+    if (writer->op == INSTR_LOAD || writer->op == INSTR_FORWARD || writer->op == INSTR_EVALUATE ||
+        writer->op == INSTR_RECV_ACT) {
+        const struct neighbours *near = &rank->neighbours;
+
+        for (uint32_t k = near->first[writer->slot]; k < near->first[writer->slot + 1]; k++) {
+            if (rank->act_open[near->items[k]]) {
+                return false;
+            }
+            *inout_time = fmax(*inout_time, rank->act_end[near->items[k]]);
+        }
+    } else if (writer->op == INSTR_BACKWARD && find_grad_buffer(rank->list, i, &buffer)) {
+        *inout_time = fmax(*inout_time, rank->grad_end[buffer]);
+        return !rank->grad_open[buffer];
+    }
+    return true;
+}
+
+/* Counts the send at index i as under way, or as ended. */
+static void count_send(struct rank_state *rank, uint32_t i, bool is_end)
+{
+    const struct instr *send = &rank->list->items[i];
+    bool is_act = send->op == INSTR_SEND_ACT;
+    uint32_t *open = is_act ? &rank->act_open[send->slot] : &rank->grad_open[send->slot];
+    double *end = is_act ? &rank->act_end[send->slot] : &rank->grad_end[send->slot];
+
+    if (is_end) {
+        *open -= 1;
+        *end = fmax(*end, rank->spans[i].end);
+    } else {
+        *open += 1;
+    }
+}
+
+/* The message of the receive at index i of rank r, if both ends are known. */
+static void try_arrive(struct sim *sim, uint32_t r, uint32_t i)
 {
     struct rank_state *rank = &sim->ranks[r];
-    uint32_t kept = 0, n = rank->n_open;
+    const struct instr *recv = &rank->list->items[i];
+    uint32_t j = sim->match.partner[r][i];
+    struct rank_state *sender = &sim->ranks[recv->peer];
+    const struct sim_costs *costs = sim->costs;
+    double bytes, start;
 
+    if (j == MATCH_NONE || isnan(rank->spans[i].start) || isnan(sender->spans[j].start)) {
+        return;
+    }
+    bytes = costs->edge_bytes ? (double)costs->edge_bytes[recv->edge] : 0;
+    bytes *= (double)program_samples(sim->program, recv->microbatch) / sim->program->microbatch;
+    start = fmax(rank->spans[i].start, sender->spans[j].start);
+    rank->spans[i].end = sender->spans[j].end =
+        start + costs->latency + delay(sim, r, i, 2) +
+        (costs->bytes_second > 0 ? bytes / costs->bytes_second : 0);
+    count_send(sender, j, true);
+    wake(sim, r);
+    wake(sim, recv->peer);
+}
+
+/* Posts what is due and has its memory free. */
+static void post_receives(struct sim *sim, uint32_t r)
+{
+    struct rank_state *rank = &sim->ranks[r];
+    uint32_t kept = 0, n;
+
+    while (rank->next_post < rank->n_posts &&
+           rank->after[rank->posts[rank->next_post]] < (int64_t)rank->next) {
+        rank->blocked[rank->n_blocked++] = rank->posts[rank->next_post++];
+    }
+    n = rank->n_blocked;
     for (uint32_t k = 0; k < n; k++) {
-        uint32_t i = rank->open[k], j = sim->match.partner[r][i];
-        const struct instr *recv = &rank->list->items[i];
-        struct rank_state *sender = &sim->ranks[recv->peer];
-        double bytes, share, start;
+        uint32_t i = rank->blocked[k];
+        int64_t after = rank->after[i];
+        double time = 0;
 
-        if (isnan(rank->spans[i].start)) {
-            find_posted(sim, rank, i);
+        if (sim->costs->is_strict) {
+            time = rank->reached[i];
+        } else if (after >= 0) {
+            /* the end of a send is waited for with that of its neighbours */
+            time = instr_is_send(&rank->list->items[after]) ? rank->spans[after].start
+                                                            : rank->spans[after].end;
         }
-        if (j == MATCH_NONE || isnan(rank->spans[i].start) || isnan(sender->spans[j].start)) {
-            rank->open[kept++] = i;
+        if (!wait_sends(rank, i, &time)) {
+            rank->blocked[kept++] = i;
             continue;
         }
-        share = (double)program_samples(sim->program, recv->microbatch) / sim->program->microbatch;
-        bytes = sim->costs->edge_bytes ? (double)sim->costs->edge_bytes[recv->edge] * share : 0;
-        start = fmax(rank->spans[i].start, sender->spans[j].start);
-        rank->spans[i].end = sender->spans[j].end =
-            start + sim->costs->latency + delay(sim, r, i, 2) +
-            (sim->costs->bytes_second > 0 ? bytes / sim->costs->bytes_second : 0);
+        rank->spans[i].start = time;
+        try_arrive(sim, r, i);
     }
-    rank->n_open = kept;
-    return kept < n;
+    rank->n_blocked = kept;
 }
 
 static double duration(const struct sim *sim, uint32_t r, const struct instr *instr)
@@ -226,37 +232,57 @@ static bool wait_copies(const struct sim *sim, const double *reached, uint32_t s
     return true;
 }
 
+/* Reaches a reduction or gathering; the last copy to come wakes the others. */
+static bool meet_copies(struct sim *sim, uint32_t r, const struct instr *instr, double *inout_time)
+{
+    double *all = instr->op == INSTR_REDUCE ? sim->reduce_at : sim->gather_at;
+    double *own = &all[r * sim->plan->n_stages + instr->stage];
+    uint32_t copies[2 * SPEC_MAX_STAGES], n;
+
+    if (isnan(*own)) {
+        *own = sim->ranks[r].now;
+        n = plan_copies(sim->plan, instr->stage, copies, 2 * SPEC_MAX_STAGES);
+        for (uint32_t c = 0; c < n; c++) {
+            wake(sim, copies[c]);
+        }
+    }
+    return wait_copies(sim, all, instr->stage, inout_time);
+}
+
+static void pass_message(struct sim *sim, uint32_t r)
+{
+    struct rank_state *rank = &sim->ranks[r];
+    uint32_t i = rank->next++, partner = sim->match.partner[r][i];
+    const struct instr *instr = &rank->list->items[i];
+
+    if (!instr_is_send(instr)) {
+        rank->reached[i] = rank->now;
+        return;
+    }
+    rank->spans[i].start = rank->now;
+    count_send(rank, i, false);
+    if (partner != MATCH_NONE) {
+        try_arrive(sim, instr->peer, partner);
+    }
+}
+
 /* Runs the next instruction of a rank if everything it waits for is known. */
 static bool advance(struct sim *sim, uint32_t r)
 {
     struct rank_state *rank = &sim->ranks[r];
     uint32_t i = rank->next;
     const struct instr *instr = &rank->list->items[i];
+    bool is_pass =
+        instr->op == INSTR_FORWARD || instr->op == INSTR_EVALUATE || instr->op == INSTR_BACKWARD;
     double start = rank->now, length;
 
     if (instr_is_send(instr) || instr_is_recv(instr)) {
-        if (instr_is_send(instr)) {
-            rank->spans[i].start = rank->now;
-            rank->pending[rank->n_pending++] = i;
-        } else {
-            rank->reached[i] = rank->now;
-        }
-        rank->next++;
+        pass_message(sim, r);
         return true;
     }
-    if (instr->op == INSTR_REDUCE || instr->op == INSTR_GATHER) {
-        double *reached = instr->op == INSTR_REDUCE ? sim->reduce_at : sim->gather_at;
-
-        reached[r * sim->plan->n_stages + instr->stage] = rank->now;
-        if (!wait_copies(sim, reached, instr->stage, &start)) {
-            return false;
-        }
-    }
-    if (instr->op != INSTR_LOAD && instr->op != INSTR_COMBINE && instr->op != INSTR_UPDATE &&
-        !wait_receives(rank, i, &start)) {
-        return false;
-    }
-    if (!wait_sends(rank, i, instr->op != INSTR_LOAD, &start)) {
+    if (((instr->op == INSTR_REDUCE || instr->op == INSTR_GATHER) &&
+         !meet_copies(sim, r, instr, &start)) ||
+        (is_pass && !wait_receives(rank, i, &start)) || !wait_sends(rank, i, &start)) {
         return false;
     }
     length = duration(sim, r, instr);
@@ -290,80 +316,102 @@ static int run(struct sim *sim, struct gems_error *err)
 {
     struct sim_result *result = sim->result;
     double busy = 0;
-    bool is_moving = true;
 
-    while (is_moving) {
-        is_moving = false;
-        for (uint32_t r = 0; r < sim->program->n_ranks; r++) {
-            struct rank_state *rank = &sim->ranks[r];
+    for (uint32_t r = 0; r < sim->program->n_ranks; r++) {
+        wake(sim, r);
+    }
+    while (sim->n_queue) {
+        uint32_t r = sim->queue[--sim->n_queue];
+        struct rank_state *rank = &sim->ranks[r];
 
-            is_moving = settle_receives(sim, r) || is_moving;
-            while (rank->next < rank->list->n && advance(sim, r)) {
-                is_moving = true;
-            }
-        }
+        rank->is_queued = false;
+        do {
+            post_receives(sim, r);
+        } while (rank->next < rank->list->n && advance(sim, r));
     }
     for (uint32_t r = 0; r < sim->program->n_ranks; r++) {
         result->step_seconds = fmax(result->step_seconds, sim->ranks[r].now);
         busy += result->busy_seconds[r];
     }
-    result->idle_fraction =
-        result->step_seconds > 0 ? 1 - busy / (result->step_seconds * sim->program->n_ranks) : 0;
+    if (result->step_seconds > 0) {
+        result->idle_fraction = 1 - busy / (result->step_seconds * sim->program->n_ranks);
+    }
     return report_stop(sim, err);
+}
+
+static uint32_t count_slots(const struct instr_list *list)
+{
+    uint32_t n = 1;
+
+    for (uint32_t i = 0; i < list->n; i++) {
+        n = list->items[i].slot >= n ? list->items[i].slot + 1u : n;
+    }
+    return n;
+}
+
+static int compare_posts(const void *a, const void *b, void *arg)
+{
+    const int64_t *after = arg;
+    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+
+    if (after[x] != after[y]) {
+        return after[x] < after[y] ? -1 : 1;
+    }
+    return x < y ? -1 : 1;
 }
 
 static int start_rank(struct sim *sim, uint32_t r, struct sim_span *spans, struct gems_error *err)
 {
     struct rank_state *rank = &sim->ranks[r];
-    uint32_t n = sim->program->ranks[r].n;
+    uint32_t n = sim->program->ranks[r].n, n_slots = count_slots(&sim->program->ranks[r]);
+    int status;
 
     rank->list = &sim->program->ranks[r];
-    rank->map = sim->costs->maps ? &sim->costs->maps[r] : &sim->apart;
     rank->spans = spans;
-    rank->open = calloc(n + 1, sizeof *rank->open);
-    rank->pending = calloc(n + 1, sizeof *rank->pending);
+    rank->after = calloc(n + 1, sizeof *rank->after);
+    rank->posts = calloc(n + 1, sizeof *rank->posts);
+    rank->blocked = calloc(n + 1, sizeof *rank->blocked);
     rank->reached = calloc(n + 1, sizeof *rank->reached);
-    if (!rank->open || !rank->pending || !rank->reached) {
+    rank->act_open = calloc(2 * (size_t)n_slots, sizeof *rank->act_open);
+    rank->act_end = calloc(2 * (size_t)n_slots, sizeof *rank->act_end);
+    if (!rank->after || !rank->posts || !rank->blocked || !rank->reached || !rank->act_open ||
+        !rank->act_end) {
         return gems_error_set(err, GEMS_E_NOMEM, "simulation of rank %u: no memory", r);
+    }
+    rank->grad_open = rank->act_open + n_slots;
+    rank->grad_end = rank->act_end + n_slots;
+    status = neighbours_make(sim->costs->maps ? &sim->costs->maps[r] : NULL, n_slots,
+                             &rank->neighbours, err);
+    if (status == GEMS_OK) {
+        status = post_make(&rank->neighbours, rank->list, rank->after, err);
     }
     for (uint32_t i = 0; i < n; i++) {
         spans[i] = (struct sim_span){ NAN, NAN };
-        rank->reached[i] = NAN;
         if (instr_is_recv(&rank->list->items[i])) {
-            rank->open[rank->n_open++] = i;
+            rank->after[i] = sim->costs->is_strict ? i : rank->after[i];
+            rank->posts[rank->n_posts++] = i;
         }
     }
-    return GEMS_OK;
+    qsort_r(rank->posts, rank->n_posts, sizeof *rank->posts, compare_posts, rank->after);
+    return status;
 }
 
-/* A map in which no two slots overlap, for programs whose bytes are not known. */
-static int make_apart(struct sim *sim, struct gems_error *err)
+static void end_rank(struct rank_state *rank)
 {
-    uint32_t n = 1;
-
-    for (uint32_t r = 0; r < sim->program->n_ranks; r++) {
-        for (uint32_t i = 0; i < sim->program->ranks[r].n; i++) {
-            uint32_t slot = sim->program->ranks[r].items[i].slot;
-
-            n = slot >= n ? slot + 1 : n;
-        }
-    }
-    sim->apart.slots = calloc(n, sizeof *sim->apart.slots);
-    if (!sim->apart.slots) {
-        return gems_error_set(err, GEMS_E_NOMEM, "simulation: no memory");
-    }
-    for (uint32_t i = 0; i < n; i++) {
-        sim->apart.slots[i] = (struct memory_slot){ i, 1 };
-    }
-    sim->apart.n_slots = n;
-    return GEMS_OK;
+    free(rank->after);
+    free(rank->posts);
+    free(rank->blocked);
+    free(rank->reached);
+    free(rank->act_open);
+    free(rank->act_end);
+    neighbours_fini(&rank->neighbours);
 }
 
 static int start(struct sim *sim, struct gems_error *err)
 {
     uint32_t n_ranks = sim->program->n_ranks, n = 0, n_copies = n_ranks * sim->plan->n_stages;
     struct sim_result *result = sim->result;
-    int status = sim->costs->maps ? GEMS_OK : make_apart(sim, err);
+    int status = GEMS_OK;
 
     for (uint32_t r = 0; r < n_ranks; r++) {
         n += sim->program->ranks[r].n;
@@ -373,8 +421,9 @@ static int start(struct sim *sim, struct gems_error *err)
     result->spans = calloc(n_ranks + 1, sizeof *result->spans);
     result->storage = calloc(n + 1, sizeof *result->storage);
     sim->ranks = calloc(n_ranks + 1, sizeof *sim->ranks);
+    sim->queue = calloc(n_ranks + 1, sizeof *sim->queue);
     sim->reduce_at = calloc(2 * (size_t)n_copies + 1, sizeof *sim->reduce_at);
-    if (status < 0 || !result->busy_seconds || !result->spans || !result->storage || !sim->ranks ||
+    if (!result->busy_seconds || !result->spans || !result->storage || !sim->ranks || !sim->queue ||
         !sim->reduce_at) {
         return gems_error_set(err, GEMS_E_NOMEM, "simulation: no memory");
     }
@@ -406,13 +455,11 @@ int sim_run(const struct plan *plan, const struct program *program, const struct
         status = run(&sim, err);
     }
     for (uint32_t r = 0; sim.ranks && r < program->n_ranks; r++) {
-        free(sim.ranks[r].open);
-        free(sim.ranks[r].pending);
-        free(sim.ranks[r].reached);
+        end_rank(&sim.ranks[r]);
     }
     free(sim.ranks);
+    free(sim.queue);
     free(sim.reduce_at);
-    free(sim.apart.slots);
     match_fini(&sim.match);
     if (status == GEMS_OK) {
         *ret_result = result;

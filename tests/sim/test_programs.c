@@ -11,6 +11,7 @@
 #include "plan/layout_grad.h"
 #include "plan/match.h"
 #include "plan/planner.h"
+#include "plan/post.h"
 #include "plan/sim.h"
 #include "tests/sim/random_job.h"
 
@@ -140,6 +141,27 @@ static void run_with_delays(const struct trial *t, const struct program *program
     sim_result_fini(&result);
 }
 
+/* Both ways to find when a receive may be posted agree. */
+static void check_posts(const struct trial *t, const struct program *program)
+{
+    for (uint32_t r = 0; r < program->n_ranks; r++) {
+        const struct instr_list *list = &program->ranks[r];
+        int64_t *after = calloc(list->n + 1, sizeof *after);
+        struct neighbours neighbours;
+
+        ck_assert_int_eq(neighbours_make(&t->maps[r], t->maps[r].n_slots, &neighbours, NULL),
+                         GEMS_OK);
+        ck_assert_int_eq(post_make(&neighbours, list, after, NULL), GEMS_OK);
+        for (uint32_t i = 0; i < list->n; i++) {
+            if (instr_is_recv(&list->items[i])) {
+                ck_assert_int_eq(after[i], memory_recv_after(&t->maps[r], list, i));
+            }
+        }
+        neighbours_fini(&neighbours);
+        free(after);
+    }
+}
+
 static void check_samples(const struct program *program, uint64_t samples)
 {
     uint64_t sum = 0;
@@ -180,6 +202,7 @@ START_TEST(every_job_gives_proven_programs)
             ck_assert_msg(program_check(&t.plan, t.has_gradient, programs[p], t.maps, &err) ==
                               GEMS_OK,
                           "seed %llu: %s", (unsigned long long)seed, err.text);
+            check_posts(&t, programs[p]);
             for (uint64_t d = 0; d < 3; d++) {
                 run_with_delays(&t, programs[p], seed * 3 + d);
             }
