@@ -2,9 +2,7 @@
  *
  * A pass is a FORWARD, BACKWARD or EVALUATE with its receives and load directly
  * before and its sends directly behind; the walk knows the pass it is in and what
- * is still owed to it. A gradient buffer holds a hash of the sum that it stands
- * for, built by adding and combining as the program does; at the end the hashes
- * of the copies must give that of the tree over the blocks. */
+ * is still owed to it. The sums of gradients are followed in check_sum.c. */
 #include "plan/check.h"
 
 #include <stdarg.h>
@@ -12,20 +10,13 @@
 #include <stdlib.h>
 
 #include "common/error.h"
+#include "plan/check_sum.h"
 #include "plan/match.h"
 #include "plan/sim.h"
-
-enum { MAX_BUFFERS = 64 };
 
 struct slot_state {
     bool is_held, is_forward_done;
     uint32_t chain, stage, microbatch;
-};
-
-/* Sums of one stage on one rank. */
-struct sum_state {
-    uint64_t buffers[MAX_BUFFERS]; /* hash of the sum, 0: empty */
-    bool is_reduced, is_updated, is_gathered;
 };
 
 struct check {
@@ -36,7 +27,7 @@ struct check {
     struct gems_error *err;
     uint8_t *n_forward, *n_backward; /* by stage * N + micro-batch */
     uint32_t *chain_of;              /* by micro-batch: chain + 1, 0: not seen */
-    struct sum_state *sums;          /* by rank * n_stages + stage */
+    struct check_sum *sums;          /* by rank * n_stages + stage */
     /* of the rank being walked */
     uint32_t rank, index;
     struct slot_state *slots;
@@ -233,19 +224,16 @@ static int run_forward(struct check *c, const struct instr *instr)
     return status;
 }
 
-static uint64_t mix(uint64_t a, uint64_t b)
+static struct check_sum *sum_of(const struct check *c, uint32_t stage)
 {
-    uint64_t h = (a ^ 0x9e3779b97f4a7c15ull) * 0xff51afd7ed558ccdull + b;
-
-    h = (h ^ (h >> 31)) * 0xc4ceb9fe1a85ec53ull;
-    return (h ^ (h >> 29)) | 1; /* 0 means empty */
+    return &c->sums[c->rank * c->plan->n_stages + stage];
 }
 
 static int run_backward(struct check *c, const struct instr *instr)
 {
     struct slot_state *slot = &c->slots[instr->slot];
     int status = run_pass(c, instr);
-    struct sum_state *sum;
+    const char *why;
 
     if (status < 0) {
         return status;
@@ -255,16 +243,8 @@ static int run_backward(struct check *c, const struct instr *instr)
         return refuse(c, "slot %u does not hold its forward", instr->slot);
     }
     slot->is_held = false;
-    sum = &c->sums[c->rank * c->plan->n_stages + instr->stage];
-    if (instr->block >= MAX_BUFFERS || instr->is_first != (sum->buffers[instr->block] == 0)) {
-        return refuse(c, "gradient buffer %u is %sempty", instr->block,
-                      instr->is_first ? "not " : "");
-    }
-    if (sum->is_reduced || sum->is_updated) {
-        return refuse(c, "comes after the update");
-    }
-    sum->buffers[instr->block] = mix(sum->buffers[instr->block], instr->microbatch);
-    return GEMS_OK;
+    why = check_sum_backward(sum_of(c, instr->stage), instr);
+    return why ? refuse(c, "%s", why) : GEMS_OK;
 }
 
 static int run_send(struct check *c, const struct instr *instr)
@@ -292,46 +272,20 @@ static int run_send(struct check *c, const struct instr *instr)
 
 static int run_sum(struct check *c, const struct instr *instr)
 {
-    struct sum_state *sum = &c->sums[c->rank * c->plan->n_stages + instr->stage];
     uint32_t copies[2 * SPEC_MAX_STAGES];
     uint32_t n = plan_copies(c->plan, instr->stage, copies, 2 * SPEC_MAX_STAGES), own = 0;
+    const char *why = "the stage is not on this rank";
 
     while (own < n && copies[own] != c->rank) {
         own++;
     }
-    if (own == n) {
-        return refuse(c, "the stage is not on this rank");
+    if (own < n) {
+        struct check_sum *sum = sum_of(c, instr->stage);
+
+        why = instr->op == INSTR_COMBINE ? check_sum_combine(sum, instr)
+                                         : check_sum_finish(sum, instr, own, n);
     }
-    switch ((enum instr_op)instr->op) {
-    case INSTR_COMBINE:
-        if (instr->block >= MAX_BUFFERS || instr->slot >= MAX_BUFFERS ||
-            instr->block == instr->slot || !sum->buffers[instr->block] ||
-            !sum->buffers[instr->slot]) {
-            return refuse(c, "gradient buffers %u and %u", instr->block, instr->slot);
-        }
-        sum->buffers[instr->block] = mix(sum->buffers[instr->block], sum->buffers[instr->slot]);
-        sum->buffers[instr->slot] = 0;
-        return GEMS_OK;
-    case INSTR_REDUCE:
-        if (n < 2 || sum->is_reduced ||
-            ((instr->microbatch >> own) & 1) != (sum->buffers[0] != 0)) {
-            return refuse(c, "copies %#x", instr->microbatch);
-        }
-        sum->is_reduced = true;
-        return GEMS_OK;
-    case INSTR_UPDATE:
-        if (sum->is_updated || sum->is_reduced != (n > 1)) {
-            return refuse(c, "out of order");
-        }
-        sum->is_updated = true;
-        return GEMS_OK;
-    default:
-        if (!sum->is_updated || sum->is_gathered || n < 2) {
-            return refuse(c, "out of order");
-        }
-        sum->is_gathered = true;
-        return GEMS_OK;
-    }
+    return why ? refuse(c, "%s", why) : GEMS_OK;
 }
 
 static int run_instr(struct check *c, const struct instr *instr)
@@ -394,68 +348,6 @@ static int walk_rank(struct check *c)
     return GEMS_OK;
 }
 
-/* Hash of the sum over blocks [first, last) that the tree stands for. */
-static uint64_t hash_of_tree(const struct check *c, uint32_t first, uint32_t last)
-{
-    uint32_t n = c->program->n_microbatches, g = c->plan->n_blocks;
-    uint64_t left = 0, right;
-
-    if (last - first == 1) {
-        for (uint32_t i = gradient_block_first(first, n, g); i < gradient_block_first(last, n, g);
-             i++) {
-            left = mix(left, i);
-        }
-        return left;
-    }
-    left = hash_of_tree(c, first, first + gradient_split(last - first));
-    right = hash_of_tree(c, first + gradient_split(last - first), last);
-    return left && right ? mix(left, right) : left ? left : right;
-}
-
-/* The same over the copies of a stage, as REDUCE sums them. */
-static uint64_t hash_of_copies(const struct check *c, uint32_t stage, const uint32_t *copies,
-                               uint32_t n)
-{
-    uint32_t split = n > 1 ? gradient_split(n) : 0;
-    uint64_t left, right;
-
-    if (n == 1) {
-        return c->sums[copies[0] * c->plan->n_stages + stage].buffers[0];
-    }
-    left = hash_of_copies(c, stage, copies, split);
-    right = hash_of_copies(c, stage, copies + split, n - split);
-    return left && right ? mix(left, right) : left ? left : right;
-}
-
-static int check_sums(struct check *c)
-{
-    uint64_t expected = hash_of_tree(c, 0, c->plan->n_blocks);
-
-    for (uint32_t stage = 0; stage < c->plan->n_stages; stage++) {
-        uint32_t copies[2 * SPEC_MAX_STAGES];
-        uint32_t n = plan_copies(c->plan, stage, copies, 2 * SPEC_MAX_STAGES);
-
-        for (uint32_t k = 0; k < n; k++) {
-            const struct sum_state *sum = &c->sums[copies[k] * c->plan->n_stages + stage];
-
-            c->rank = copies[k];
-            if (!sum->is_updated || sum->is_gathered != (n > 1)) {
-                return refuse(c, "stage %u is not updated", stage);
-            }
-            for (uint32_t i = 1; i < MAX_BUFFERS; i++) {
-                if (sum->buffers[i]) {
-                    return refuse(c, "stage %u: gradient buffer %u is left over", stage, i);
-                }
-            }
-        }
-        if (hash_of_copies(c, stage, copies, n) != expected) {
-            return refuse(c, "stage %u: gradients are summed in another order than the job's",
-                          stage);
-        }
-    }
-    return GEMS_OK;
-}
-
 static int check_complete(struct check *c)
 {
     uint32_t n = c->program->n_microbatches;
@@ -467,7 +359,14 @@ static int check_complete(struct check *c)
                                   i / n, i % n, c->n_forward[i], c->n_backward[i]);
         }
     }
-    return c->program->is_eval ? GEMS_OK : check_sums(c);
+    for (uint32_t s = 0; s < c->plan->n_stages && !c->program->is_eval; s++) {
+        const char *why = check_sum_stage(c->plan, c->program, c->sums, s);
+
+        if (why) {
+            return gems_error_set(c->err, GEMS_E_INTERNAL, "program: stage %u %s", s, why);
+        }
+    }
+    return GEMS_OK;
 }
 
 static int check_messages(const struct check *c)
@@ -532,7 +431,6 @@ int program_check(const struct plan *plan, const bool *has_gradient, const struc
     for (c.rank = 0; c.rank < program->n_ranks && status == GEMS_OK; c.rank++) {
         status = walk_rank(&c);
     }
-    c.index = UINT32_MAX;
     if (status == GEMS_OK) {
         status = check_complete(&c);
     }

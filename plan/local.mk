@@ -3,10 +3,12 @@ libplan_a_SOURCES = \
     %D%/advice.c %D%/advice.h \
     %D%/blocks.c %D%/blocks.h \
     %D%/check.c %D%/check.h \
+    %D%/check_sum.c %D%/check_sum.h \
     %D%/choose.c %D%/choose.h \
     %D%/cost.c %D%/cost.h \
     %D%/cut.c %D%/cut.h \
     %D%/gantt.c %D%/gantt.h \
+    %D%/hold.c %D%/hold.h \
     %D%/layout.c %D%/layout.h \
     %D%/layout_grad.c %D%/layout_grad.h \
     %D%/make.c %D%/make.h \

@@ -1,16 +1,11 @@
-/* Exact bytes of a rank.
- *
- * Time runs over the instructions of all programs of the rank, one program
- * after the other: a slot is held from the first to the last instruction of each
- * micro-batch on it, and two slots may overlap if they are never held at once.
- * This is where gems-mast gets its memory back: the generator numbers the slots
- * of its two chains apart and leaves it to their lifetimes to share. */
+/* Exact bytes of a rank: places of slots from their lifetimes (hold.c), sizes of
+ * all else from the layouts of the passes that the programs run. */
 #include "plan/memory.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "common/error.h"
+#include "plan/hold.h"
 #include "plan/pack.h"
 
 enum { MAX_LAYOUTS = PLAN_MAX_RESIDENT * FACTS_MAX_SIZES * 2, BYTE_ALIGN = 64 };
@@ -25,12 +20,6 @@ struct layout_cache {
     uint32_t n;
 };
 
-struct holding {
-    uint32_t slot, first, last; /* in the common time */
-    uint32_t chain, microbatch;
-    bool is_sent_last; /* it ends with a send, which nobody in the program waits for */
-};
-
 struct build {
     const struct graph *graph;
     const struct job_spec *spec;
@@ -38,30 +27,10 @@ struct build {
     const struct fact_set *facts;
     uint32_t rank, n_resident, resident[PLAN_MAX_RESIDENT];
     struct layout_cache cache;
-    struct holding *holdings;         /* sorted by slot, then time, once all are known */
-    uint32_t n_holdings, *slot_first; /* first holding of each slot; n_slots + 1 */
     uint64_t *slot_bytes;
-    uint32_t time, max_samples;
+    uint32_t max_samples;
     struct memory_map *map;
 };
-
-static bool is_on_slot(const struct instr *instr)
-{
-    switch ((enum instr_op)instr->op) {
-    case INSTR_LOAD:
-    case INSTR_FORWARD:
-    case INSTR_EVALUATE:
-    case INSTR_BACKWARD:
-    case INSTR_BACKWARD_INPUT:
-    case INSTR_BACKWARD_WEIGHT:
-    case INSTR_RECOMPUTE:
-    case INSTR_SEND_ACT:
-    case INSTR_RECV_ACT:
-        return true;
-    default:
-        return false;
-    }
-}
 
 static int find_layout(struct build *b, uint32_t stage, uint32_t samples, bool is_eval,
                        const struct layout **ret_layout, struct gems_error *err)
@@ -144,115 +113,37 @@ static void count_buffers(struct memory_map *map, const struct instr *instr)
     }
 }
 
-/* Notes that the slot is held now, by the micro-batch that held it or a new one.
- * newest[slot] is the index + 1 of its latest holding in this program. */
-static void hold(struct build *b, const struct instr *instr, uint32_t *newest)
+static const struct instr_list *list_of(const struct build *b, const struct program *program)
 {
-    struct holding *held = newest[instr->slot] ? &b->holdings[newest[instr->slot] - 1] : NULL;
-
-    if (!held || held->chain != instr->chain || held->microbatch != instr->microbatch) {
-        held = &b->holdings[b->n_holdings++];
-        *held = (struct holding){
-            .slot = instr->slot,
-            .first = b->time,
-            .chain = instr->chain,
-            .microbatch = instr->microbatch,
-        };
-        newest[instr->slot] = b->n_holdings;
-    }
-    held->last = b->time;
-    held->is_sent_last = instr->op == INSTR_SEND_ACT;
+    return program->n_ranks > b->rank ? &program->ranks[b->rank] : NULL;
 }
 
-/* When a send ends is not known from the list, so its slot is held to the end of
- * the program for other slots; the next micro-batch on the same slot waits for it.
- * Otherwise two ranks that evaluate in both directions could each wait for the
- * other to make room. */
-static void hold_sent(struct build *b, uint32_t first_holding)
+static int measure_program(struct build *b, const struct program *program, struct gems_error *err)
 {
-    for (uint32_t h = first_holding; h < b->n_holdings; h++) {
-        if (b->holdings[h].is_sent_last) {
-            b->holdings[h].last = b->time - 1;
-        }
-    }
-}
-
-static int walk_program(struct build *b, const struct program *program, uint32_t *newest,
-                        struct gems_error *err)
-{
-    const struct instr_list *list;
-    uint32_t first_holding = b->n_holdings;
+    const struct instr_list *list = list_of(b, program);
     int status = GEMS_OK;
 
-    if (program->n_ranks <= b->rank) {
-        return GEMS_OK;
-    }
-    list = &program->ranks[b->rank];
-    memset(newest, 0, b->map->n_slots * sizeof *newest);
-    for (uint32_t i = 0; i < list->n && status == GEMS_OK; i++, b->time++) {
+    for (uint32_t i = 0; list && i < list->n && status == GEMS_OK; i++) {
         const struct instr *instr = &list->items[i];
 
         count_buffers(b->map, instr);
-        if (is_on_slot(instr)) {
-            hold(b, instr, newest);
-        }
         if (instr->op == INSTR_FORWARD || instr->op == INSTR_EVALUATE) {
             status = measure_pass(b, program, instr, err);
         }
     }
-    hold_sent(b, first_holding);
     return status;
 }
 
-static int compare_holdings(const void *a, const void *b)
-{
-    const struct holding *x = a, *y = b;
-
-    if (x->slot != y->slot) {
-        return x->slot < y->slot ? -1 : 1;
-    }
-    return x->first < y->first ? -1 : x->first > y->first;
-}
-
-static bool slots_meet(const void *arg, uint32_t a, uint32_t b)
-{
-    const struct build *build = arg;
-    uint32_t i = build->slot_first[a], j = build->slot_first[b];
-
-    while (i < build->slot_first[a + 1] && j < build->slot_first[b + 1]) {
-        const struct holding *x = &build->holdings[i], *y = &build->holdings[j];
-
-        if (x->first <= y->last && y->first <= x->last) {
-            return true;
-        }
-        if (x->last < y->last) {
-            i++;
-        } else {
-            j++;
-        }
-    }
-    return false;
-}
-
-static int place_slots(struct build *b, struct gems_error *err)
+static int place_slots(struct build *b, struct hold *hold, struct gems_error *err)
 {
     struct memory_map *map = b->map;
     uint64_t *offsets = calloc(map->n_slots + 1, sizeof *offsets);
-    uint32_t h = 0;
     int status;
 
     if (!offsets) {
         return gems_error_set(err, GEMS_E_NOMEM, "slots of rank %u: no memory", b->rank);
     }
-    qsort(b->holdings, b->n_holdings, sizeof *b->holdings, compare_holdings);
-    for (uint32_t slot = 0; slot <= map->n_slots; slot++) {
-        while (h < b->n_holdings && b->holdings[h].slot < slot) {
-            h++;
-        }
-        b->slot_first[slot] = h;
-    }
-    status = pack_place(b->slot_bytes, map->n_slots, LAYOUT_ALIGN, slots_meet, b, offsets,
-                        &map->activations_bytes, err);
+    status = hold_place(hold, b->slot_bytes, LAYOUT_ALIGN, offsets, &map->activations_bytes, err);
     for (uint32_t slot = 0; status == GEMS_OK && slot < map->n_slots; slot++) {
         map->slots[slot] = (struct memory_slot){ offsets[slot], b->slot_bytes[slot] };
     }
@@ -265,33 +156,39 @@ static int walk_programs(struct build *b, struct gems_error *err)
 {
     const struct program *programs[] = { &b->plan->train, &b->plan->train_last, &b->plan->eval,
                                          &b->plan->eval_last };
-    uint32_t n_instrs = 0, *newest = NULL;
+    enum { N_PROGRAMS = sizeof programs / sizeof programs[0] };
+    struct hold *hold;
+    uint32_t n_instrs = 0;
     int status = GEMS_OK;
 
-    for (size_t p = 0; p < sizeof programs / sizeof programs[0]; p++) {
-        const struct instr_list *list =
-            programs[p]->n_ranks > b->rank ? &programs[p]->ranks[b->rank] : NULL;
+    for (int p = 0; p < N_PROGRAMS; p++) {
+        const struct instr_list *list = list_of(b, programs[p]);
 
         n_instrs += list ? list->n : 0;
         for (uint32_t i = 0; list && i < list->n; i++) {
-            if (is_on_slot(&list->items[i])) {
+            if (hold_is_on_slot(&list->items[i])) {
                 b->map->n_slots = max_u32(b->map->n_slots, list->items[i].slot + 1u);
             }
         }
     }
-    b->holdings = calloc(n_instrs + 1, sizeof *b->holdings);
-    b->slot_first = calloc(b->map->n_slots + 2, sizeof *b->slot_first);
+    hold = hold_create(b->map->n_slots, n_instrs, err);
     b->slot_bytes = calloc(b->map->n_slots + 1, sizeof *b->slot_bytes);
     b->map->slots = calloc(b->map->n_slots + 1, sizeof *b->map->slots);
-    newest = calloc(b->map->n_slots + 1, sizeof *newest);
-    if (!b->holdings || !b->slot_first || !b->slot_bytes || !b->map->slots || !newest) {
-        status = gems_error_set(err, GEMS_E_NOMEM, "slots of rank %u: no memory", b->rank);
+    if (!hold || !b->slot_bytes || !b->map->slots) {
+        hold_destroy(hold);
+        return gems_error_set(err, GEMS_E_NOMEM, "slots of rank %u: no memory", b->rank);
     }
-    for (size_t p = 0; p < sizeof programs / sizeof programs[0] && status == GEMS_OK; p++) {
-        status = walk_program(b, programs[p], newest, err);
+    for (int p = 0; p < N_PROGRAMS && status == GEMS_OK; p++) {
+        if (list_of(b, programs[p])) {
+            hold_add(hold, list_of(b, programs[p]));
+        }
+        status = measure_program(b, programs[p], err);
     }
-    free(newest);
-    return status == GEMS_OK ? place_slots(b, err) : status;
+    if (status == GEMS_OK) {
+        status = place_slots(b, hold, err);
+    }
+    hold_destroy(hold);
+    return status;
 }
 
 static uint32_t optimizer_states(const struct train_spec *train)
@@ -428,8 +325,6 @@ int memory_map_make(const struct graph *graph, const struct job_spec *spec, cons
     for (uint32_t i = 0; i < b->cache.n; i++) {
         layout_fini(&b->cache.items[i].layout);
     }
-    free(b->holdings);
-    free(b->slot_first);
     free(b->slot_bytes);
     free(b);
     return status;

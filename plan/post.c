@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "common/error.h"
+#include "plan/hold.h"
 
 static bool slots_overlap(const struct memory_map *map, uint32_t a, uint32_t b)
 {
@@ -108,14 +109,6 @@ int post_make(const struct neighbours *neighbours, const struct instr_list *list
     return GEMS_OK;
 }
 
-/* Does the instruction use an activation slot? */
-static bool is_on_slot(const struct instr *instr)
-{
-    return is_pass_or_send(instr) || instr->op == INSTR_LOAD || instr->op == INSTR_RECV_ACT ||
-           instr->op == INSTR_BACKWARD_INPUT || instr->op == INSTR_BACKWARD_WEIGHT ||
-           instr->op == INSTR_RECOMPUTE;
-}
-
 /* Does the backward pass at items[i] read GRAD_IN buffer `buffer`? Its receives
  * stand directly before it. */
 static bool reads_buffer(const struct instr_list *list, uint32_t i, uint32_t buffer)
@@ -138,7 +131,7 @@ int64_t memory_recv_after(const struct memory_map *map, const struct instr_list 
                       before->slot == recv->slot && before->chain == recv->chain &&
                       before->microbatch == recv->microbatch;
 
-        if (recv->op == INSTR_RECV_ACT && is_on_slot(before) && !is_own &&
+        if (recv->op == INSTR_RECV_ACT && hold_is_on_slot(before) && !is_own &&
             slots_overlap(map, before->slot, recv->slot)) {
             return j;
         }

@@ -8,7 +8,7 @@
 #include "plan/sched.h"
 #include "plan/sim.h"
 
-enum { MAX_MICROBATCHES = 4096 };
+enum { MAX_MICROBATCHES = 4096, MAX_PASSES = 1 << 17 };
 
 int schedules_uniform_plan(enum schedule_kind kind, uint32_t n_stages, uint32_t n_microbatches,
                            uint32_t n_blocks, struct plan *ret_plan, struct gems_error *err)
@@ -125,6 +125,10 @@ int schedules_table(const struct schedules_question *question,
     if (!question->microbatches || question->microbatches > MAX_MICROBATCHES) {
         return gems_error_set(err, GEMS_E_INVALID, "microbatches: %u is not in 1..%d",
                               question->microbatches, MAX_MICROBATCHES);
+    }
+    if (question->stages * question->microbatches > MAX_PASSES) {
+        return gems_error_set(err, GEMS_E_INVALID, "stages x microbatches: %u is more than %d",
+                              question->stages * question->microbatches, MAX_PASSES);
     }
     if (!is_good_time(question->forward) || !is_good_time(question->backward)) {
         return gems_error_set(err, GEMS_E_INVALID, "forward, backward: %g, %g must be above 0",
