@@ -69,8 +69,9 @@ struct layout {
 
 /* Nodes of stage `stage` of the plan (stage_node and edges must be filled).
  * facts: of the stage's nodes and of those whose output enters it. */
-int layout_make(const struct graph *graph, const struct plan *plan, uint32_t stage, const struct facts *facts,
-                bool is_eval, struct layout *ret_layout, struct gems_error *err);
+int layout_make(const struct graph *graph, const struct plan *plan, uint32_t stage,
+                const struct facts *facts, bool is_eval, struct layout *ret_layout,
+                struct gems_error *err);
 void layout_fini(struct layout *layout);
 
 #endif

@@ -15,7 +15,7 @@ struct op_facts {
     uint64_t scratch_bytes; /* largest scratch of any of its calls, training and evaluation */
     uint64_t param_bytes;   /* parameter block, padded; a gradient block is as large */
     uint64_t param2_bytes;  /* second weights layout for backward, 0 if none */
-    double forward_seconds, backward_input_seconds, backward_weight_seconds; /* measured or estimated */
+    double forward_seconds, backward_input_seconds, backward_weight_seconds; /* 0: not known */
 };
 
 struct facts {
@@ -101,11 +101,13 @@ uint32_t plan_rank(const struct plan *plan, uint32_t group, uint32_t chain, uint
 
 /* Stages resident on a rank (each once, ascending), at most 2 in this version. */
 enum { PLAN_MAX_RESIDENT = 16 };
-uint32_t plan_resident(const struct plan *plan, uint32_t rank, uint32_t ret_stages[PLAN_MAX_RESIDENT]);
+uint32_t plan_resident(const struct plan *plan, uint32_t rank,
+                       uint32_t ret_stages[PLAN_MAX_RESIDENT]);
 
 /* Ranks that hold a copy of a stage's weights, ordered by the gradient blocks
  * they own; returns their number. */
-uint32_t plan_copies(const struct plan *plan, uint32_t stage, uint32_t *ret_ranks, uint32_t max_ranks);
+uint32_t plan_copies(const struct plan *plan, uint32_t stage, uint32_t *ret_ranks,
+                     uint32_t max_ranks);
 
 /* Which copy (index into plan_copies) owns what of a stage, for k copies: the
  * parameter blocks of the stage's nodes (a block never splits: facts know

@@ -17,10 +17,12 @@ uint32_t planner_batch_sizes(const struct job_spec *spec, uint64_t n_train, uint
 
 /* Makes the plan for n devices in rank order. GEMS_OK also when it does not
  * fit: then ret_plan->fits is false, memory shows why, advice what would help.
- * GEMS_E_INVALID: cannot be run at all (more stages than layers, odd
- * balance); the text names the key. ret_plan is owned by the caller. */
-int planner_plan(const struct graph *graph, const struct job_spec *spec, const struct fact_set *facts,
-                 const struct plan_device *devices, uint32_t n_devices, struct plan *ret_plan,
-                 struct gems_error *err);
+ * GEMS_E_INVALID: cannot be run at all (more stages than layers, a balance that
+ * does not add up); GEMS_E_NOFIT: fewer devices than stages. The text names the
+ * key. Stages auto: one a device, so the caller says by n_devices how many to
+ * use. ret_plan is owned by the caller. */
+int planner_plan(const struct graph *graph, const struct job_spec *spec,
+                 const struct fact_set *facts, const struct plan_device *devices,
+                 uint32_t n_devices, struct plan *ret_plan, struct gems_error *err);
 
 #endif

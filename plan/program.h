@@ -36,7 +36,7 @@ struct gems_error;
 
 enum instr_op {
     INSTR_LOAD,      /* images into slot (first stage), labels into slot (last stage) */
-    INSTR_FORWARD,   /* stage on slot; in evaluation programs: without keeping */
+    INSTR_FORWARD,   /* stage on slot, keeping there what backward reads */
     INSTR_BACKWARD,  /* input and weight gradients; adds into gradient buffer `block` */
     INSTR_BACKWARD_INPUT,  /* the two halves, for zero-bubble schedules */
     INSTR_BACKWARD_WEIGHT,
@@ -45,14 +45,15 @@ enum instr_op {
     INSTR_RECV_ACT,  /* edge's tensor into slot, from peer */
     INSTR_SEND_GRAD, /* gradient of an input edge, to peer; buffer index `slot` */
     INSTR_RECV_GRAD, /* gradient of an output edge, from peer; buffer index `slot` */
-    INSTR_COMBINE,   /* gradient buffer `block` += gradient buffer `slot`, one stage, local; buffer 0
-                        of a stage holds the rank's sum when all backwards are done */
-    INSTR_REDUCE,    /* gradients of a stage: shards to their owners, summed there in fixed order;
-                        `microbatch` is a mask: bit c, copy c (plan_copies) has gradients in this
-                        step, in its buffer 0. Others send nothing and own their shard all the same */
+    INSTR_COMBINE,   /* gradient buffer `block` += gradient buffer `slot`, one stage, local;
+                        buffer 0 of a stage holds the rank's sum when all backwards are done */
+    INSTR_REDUCE,    /* gradients of a stage: shards to their owners, summed there in fixed
+                        order; `microbatch` is a mask: bit c, copy c (plan_copies) has gradients
+                        in this step, in its buffer 0. Others send nothing, and own their shard
+                        all the same */
     INSTR_UPDATE,    /* optimizer on the owned shard of a stage */
     INSTR_GATHER,    /* updated shards of a stage to all its copies */
-    INSTR_EVALUATE,  /* in evaluation programs: FORWARD with running statistics */
+    INSTR_EVALUATE,  /* in evaluation programs: forward with running statistics, nothing kept */
     INSTR_OP_COUNT
 };
 
@@ -89,7 +90,8 @@ int program_init(struct program *program, uint32_t n_ranks, struct gems_error *e
 void program_fini(struct program *program); /* also of a zeroed one */
 
 /* Appends to a rank's list. GEMS_E_NOMEM. */
-int program_add(struct program *program, uint32_t rank, const struct instr *instr, struct gems_error *err);
+int program_add(struct program *program, uint32_t rank, const struct instr *instr,
+                struct gems_error *err);
 
 /* Samples of micro-batch i. */
 uint32_t program_samples(const struct program *program, uint32_t microbatch);

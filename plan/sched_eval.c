@@ -1,8 +1,9 @@
 /* Evaluation: forward passes only, for every schedule.
  *
- *     rank 0  0246..1.3.5.7       P = 4, two chains: even micro-batches run on
- *     rank 1  .0241635.7...       chain 0, odd ones on chain 1
- *     ...
+ *     rank 0  02.14365.7       P = 4, N = 8, two chains: even micro-batches run
+ *     rank 1  .01234567.       on chain 0, ranks 0 to 3, odd ones on chain 1,
+ *     rank 2  .10325476.       ranks 3 to 0
+ *     rank 3  13.05274.6
  *
  * Each rank takes its passes in the order in which they reach it if every pass
  * takes one unit and a chain starts one every n_chains units. A pass comes later

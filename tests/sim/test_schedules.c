@@ -9,6 +9,7 @@
 #include "common/error.h"
 #include "plan/check.h"
 #include "plan/gantt.h"
+#include "plan/sched.h"
 #include "plan/schedules.h"
 #include "plan/sim.h"
 
@@ -238,6 +239,41 @@ START_TEST(drawings_show_what_is_simulated)
 }
 END_TEST
 
+/* Two chains evaluate at once, in both directions. */
+START_TEST(evaluation_keeps_both_chains_busy)
+{
+    static const char *const rows = "rank 0   |02.14365.7|\n"
+                                    "rank 1   |.01234567.|\n"
+                                    "rank 2   |.10325476.|\n"
+                                    "rank 3   |13.05274.6|\n";
+    double ones[] = { 1, 1, 1, 1 };
+    struct sim_costs costs = { .forward = ones };
+    struct sched_input input = { .has_gradient = gradients_everywhere,
+                                 .is_eval = true,
+                                 .n_microbatches = 8,
+                                 .microbatch = 1,
+                                 .last_microbatch = 1 };
+    struct program program;
+    struct sim_result result;
+    struct buf text = { 0 };
+    struct plan plan;
+    char *drawing;
+
+    ck_assert_int_eq(schedules_uniform_plan(SCHEDULE_GEMS_MAST, 4, 8, 2, &plan, NULL), GEMS_OK);
+    input.plan = &plan;
+    ck_assert_int_eq(sched_make(&input, &program, NULL), GEMS_OK);
+    ck_assert_int_eq(sim_run(&plan, &program, &costs, &result, NULL), GEMS_OK);
+    ck_assert_double_eq_tol(result.step_seconds, 10, 1e-9);
+    ck_assert_int_eq(gantt_text(&program, &result, 10, &text), GEMS_OK);
+    drawing = buf_take(&text);
+    ck_assert_str_eq(drawing, rows);
+    free(drawing);
+    sim_result_fini(&result);
+    program_fini(&program);
+    plan_fini(&plan);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("schedules");
@@ -251,6 +287,7 @@ int main(void)
     tcase_add_test(tcase, table_has_the_published_numbers);
     tcase_add_test(tcase, table_refuses_nonsense);
     tcase_add_test(tcase, drawings_show_what_is_simulated);
+    tcase_add_test(tcase, evaluation_keeps_both_chains_busy);
     tcase_add_test(tcase, mast_with_uneven_stages_takes_the_longest_path);
     suite_add_tcase(suite, tcase);
     runner = srunner_create(suite);
