@@ -2,7 +2,7 @@
 
 #include "client/args.h"
 #include "client/call.h"
-#include "client/gantt.h"
+#include "client/draw.h"
 #include "client/jobfile.h"
 #include "client/offline.h"
 #include "client/output.h"
@@ -53,7 +53,7 @@ static int show(const struct client *client, const struct args *args, const stru
             int status;
 
             printf("\n");
-            status = gantt_draw(stdout, plan, graph, facts, GANTT_WIDTH, err);
+            status = draw_step(plan, graph, facts, GANTT_WIDTH, err);
             if (status < 0) {
                 return status;
             }

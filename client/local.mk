@@ -25,10 +25,10 @@ libclient_a_SOURCES = \
     %D%/cmd_version.c \
     %D%/cmd_watch.c \
     %D%/command.h \
+    %D%/draw.c %D%/draw.h \
     %D%/exit.c \
     %D%/fetch.c %D%/fetch.h \
     %D%/follow.c %D%/follow.h \
-    %D%/gantt.c %D%/gantt.h \
     %D%/inspect.c %D%/inspect.h \
     %D%/jobfile.c %D%/jobfile.h \
     %D%/jobkey.c %D%/jobkey.h \
@@ -51,3 +51,10 @@ gems_client_LDADD = $(CLIENT_LIBS)
 
 bashcompletiondir = $(datadir)/bash-completion/completions
 dist_bashcompletion_DATA = %D%/completion/gems-client
+
+exampledir = $(docdir)/examples
+dist_example_DATA = \
+    examples/fashion-mnist.yaml \
+    examples/imagefolder.yaml \
+    examples/synthetic.yaml
+EXTRA_DIST += quickstart

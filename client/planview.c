@@ -119,7 +119,7 @@ void planview_print(const struct plan *plan)
     }
     printf("\n\n");
     print_devices(plan);
-    if (plan->advice[0]) {
+    if (plan->fits && plan->advice[0]) { /* else it is the error */
         printf("\n%s\n", plan->advice);
     }
 }

@@ -1,1 +1,7 @@
-# integration
+# Scripts that start real programs; see lib.sh.
+integration_tests = \
+    %D%/manual.sh \
+    %D%/systemd.sh
+dist_check_SCRIPTS += $(integration_tests)
+TESTS += $(integration_tests)
+EXTRA_DIST += %D%/lib.sh %D%/make_shapes.py %D%/safetensors_reader.py
