@@ -12,15 +12,20 @@ static const struct family {
     const char *name;
     int (*build)(struct zoo_builder *b, const struct zoo_spec *spec); /* NULL: a later version */
 } families[] = {
-    { "resnet", zoo_resnet }, { "mlp", zoo_mlp },          { "lenet", zoo_lenet },  { "vgg", NULL },
-    { "unet", NULL },         { "resnet-imagenet", NULL }, { "amoebanet-d", NULL },
+    { "resnet", zoo_resnet },
+    { "resnet-imagenet", zoo_resnet_imagenet },
+    { "mlp", zoo_mlp },
+    { "lenet", zoo_lenet },
+    { "vgg", NULL },
+    { "unet", NULL },
+    { "amoebanet-d", NULL },
 };
 
 enum { N_FAMILIES = sizeof families / sizeof families[0] };
 
 const char *zoo_names(void)
 {
-    return "resnet, mlp, lenet";
+    return "resnet, resnet-imagenet, mlp, lenet";
 }
 
 static uint32_t append(struct zoo_builder *b, struct node *node, const char *part, int number)
@@ -60,24 +65,31 @@ uint32_t zoo_input(struct zoo_builder *b, const struct zoo_spec *spec)
     return append(b, &node, "input", ZOO_NO_NUMBER);
 }
 
-uint32_t zoo_conv(struct zoo_builder *b, const char *part, int number, uint32_t x, uint32_t k,
-                  uint32_t window, uint32_t stride, uint32_t pad_h, uint32_t pad_w)
+uint32_t zoo_conv_window(struct zoo_builder *b, const char *part, int number, uint32_t x,
+                         uint32_t k, const struct zoo_window *window, bool has_bias)
 {
     struct node node = {
         .kind = OP_CONV,
         .n_inputs = 1,
         .inputs = { x },
         .k = k,
-        .r = window,
-        .s = window,
-        .stride_h = stride,
-        .stride_w = stride,
-        .pad_h = pad_h,
-        .pad_w = pad_w,
-        .has_bias = true,
+        .r = window->r,
+        .s = window->s,
+        .stride_h = window->stride,
+        .stride_w = window->stride,
+        .pad_h = window->pad_h,
+        .pad_w = window->pad_w,
+        .has_bias = has_bias,
     };
 
     return append(b, &node, part, number);
+}
+
+uint32_t zoo_conv(struct zoo_builder *b, const char *part, int number, uint32_t x, uint32_t k,
+                  uint32_t window, uint32_t stride, uint32_t pad_h, uint32_t pad_w)
+{
+    return zoo_conv_window(b, part, number, x, k,
+                           &(struct zoo_window){ window, window, stride, pad_h, pad_w }, true);
 }
 
 uint32_t zoo_batchnorm(struct zoo_builder *b, const char *part, int number, uint32_t x)
@@ -107,20 +119,47 @@ uint32_t zoo_add(struct zoo_builder *b, const char *part, uint32_t x0, uint32_t 
     return append(b, &node, part, ZOO_NO_NUMBER);
 }
 
-uint32_t zoo_pool(struct zoo_builder *b, enum op_kind kind, const char *part, int number,
-                  uint32_t x, uint32_t window_h, uint32_t window_w)
+static uint32_t pool(struct zoo_builder *b, enum op_kind kind, const char *part, int number,
+                     uint32_t x, const struct zoo_window *window, uint32_t stride_h,
+                     uint32_t stride_w)
 {
     struct node node = {
         .kind = kind,
         .n_inputs = 1,
         .inputs = { x },
-        .r = window_h,
-        .s = window_w,
-        .stride_h = window_h,
-        .stride_w = window_w,
+        .r = window->r,
+        .s = window->s,
+        .stride_h = stride_h,
+        .stride_w = stride_w,
+        .pad_h = window->pad_h,
+        .pad_w = window->pad_w,
     };
 
     return append(b, &node, part, number);
+}
+
+uint32_t zoo_pool_window(struct zoo_builder *b, enum op_kind kind, const char *part, int number,
+                         uint32_t x, const struct zoo_window *window)
+{
+    return pool(b, kind, part, number, x, window, window->stride, window->stride);
+}
+
+uint32_t zoo_pool(struct zoo_builder *b, enum op_kind kind, const char *part, int number,
+                  uint32_t x, uint32_t window_h, uint32_t window_w)
+{
+    return pool(b, kind, part, number, x, &(struct zoo_window){ .r = window_h, .s = window_w },
+                window_h, window_w);
+}
+
+uint32_t zoo_pool_all(struct zoo_builder *b, const char *part, uint32_t x)
+{
+    struct shape map;
+
+    if (b->status < 0) {
+        return 0;
+    }
+    map = b->graph->nodes[x].out;
+    return zoo_pool(b, OP_AVGPOOL, part, ZOO_NO_NUMBER, x, map.h, map.w);
 }
 
 uint32_t zoo_flatten(struct zoo_builder *b, const char *part, uint32_t x)

@@ -14,17 +14,30 @@ struct zoo_builder {
     char prefix[MODEL_NAME_BYTES]; /* "stack0.block1", before the name of each node */
 };
 
+/* How a filter or window slides; both sides are padded alike. */
+struct zoo_window {
+    uint32_t r, s, stride, pad_h, pad_w;
+};
+
 /* All return the index of the new node (0 after an error). A name is
- * PREFIX.part; part may carry a number n >= 0: conv and 1 give "conv1". */
+ * PREFIX.part; part may carry a number n >= 0: conv and 1 give "conv1".
+ * zoo_conv and zoo_pool are the common forms of the two with a window: square
+ * with bias, and a stride as large as the window. */
 enum { ZOO_NO_NUMBER = -1 };
 uint32_t zoo_input(struct zoo_builder *b, const struct zoo_spec *spec);
 uint32_t zoo_conv(struct zoo_builder *b, const char *part, int number, uint32_t x, uint32_t k,
                   uint32_t window, uint32_t stride, uint32_t pad_h, uint32_t pad_w);
+uint32_t zoo_conv_window(struct zoo_builder *b, const char *part, int number, uint32_t x,
+                         uint32_t k, const struct zoo_window *window, bool has_bias);
 uint32_t zoo_batchnorm(struct zoo_builder *b, const char *part, int number, uint32_t x);
 uint32_t zoo_relu(struct zoo_builder *b, const char *part, int number, uint32_t x);
 uint32_t zoo_add(struct zoo_builder *b, const char *part, uint32_t x0, uint32_t x1);
 uint32_t zoo_pool(struct zoo_builder *b, enum op_kind kind, const char *part, int number,
                   uint32_t x, uint32_t window_h, uint32_t window_w);
+uint32_t zoo_pool_window(struct zoo_builder *b, enum op_kind kind, const char *part, int number,
+                         uint32_t x, const struct zoo_window *window);
+/* Mean of each channel's whole map. */
+uint32_t zoo_pool_all(struct zoo_builder *b, const char *part, uint32_t x);
 uint32_t zoo_flatten(struct zoo_builder *b, const char *part, uint32_t x);
 uint32_t zoo_dense(struct zoo_builder *b, const char *part, int number, uint32_t x, uint32_t k);
 uint32_t zoo_loss(struct zoo_builder *b, uint32_t x);
@@ -33,5 +46,6 @@ uint32_t zoo_loss(struct zoo_builder *b, uint32_t x);
 int zoo_resnet(struct zoo_builder *b, const struct zoo_spec *spec);
 int zoo_mlp(struct zoo_builder *b, const struct zoo_spec *spec);
 int zoo_lenet(struct zoo_builder *b, const struct zoo_spec *spec);
+int zoo_resnet_imagenet(struct zoo_builder *b, const struct zoo_spec *spec);
 
 #endif

@@ -312,6 +312,8 @@ static const struct model_case {
     /* input, stem 2, blocks of 3 conv and 3 bn, less the first bn, 3 shortcuts, head 1 + 4 */
     { "resnet", 2, 20, 3 + 6 * 6 - 1 + 3 + 5, 0, 0 },
     { "resnet", 2, 110, 3 + 36 * 6 - 1 + 3 + 5, 0, 0 },
+    /* input, stem 3, 8 blocks of conv bn conv bn add, 3 shortcuts of 2, head 4 */
+    { "resnet-imagenet", 0, 18, 4 + 8 * 5 + 3 * 2 + 4, 0, 8 },
     { "mlp", 0, 0, 2 + 3 + 1, 0, 0 },
     /* the two behind convolutions stay */
     { "lenet", 0, 0, 1 + 2 * 3 + 1 + 3 + 1, 2, 0 },

@@ -7,6 +7,8 @@
 #include "model/zoo.h"
 #include "tests/lib/run_suite.h"
 
+#define NAMES "resnet, resnet-imagenet, mlp, lenet"
+
 static struct zoo_spec resnet(uint32_t version, uint32_t depth, uint32_t side)
 {
     return (struct zoo_spec){ .zoo = "resnet",
@@ -106,6 +108,67 @@ START_TEST(resnet_takes_28x28_grey_images)
 }
 END_TEST
 
+/* Counts of PyTorch's models at 1000 classes; statistics 0: not stated. */
+static const struct count_imagenet {
+    uint32_t depth, n_blocks, channels; /* channels: of the last map */
+    uint64_t trainable, statistics;
+} counts_imagenet[] = {
+    { 18, 8, 512, 11689512, 9600 },     { 34, 16, 512, 21797672, 0 },
+    { 50, 16, 2048, 25557032, 53120 },  { 101, 33, 2048, 44549160, 0 },
+    { 152, 50, 2048, 60192808, 0 },
+};
+
+START_TEST(resnet_imagenet_has_the_published_number_of_parameters)
+{
+    const struct count_imagenet *count = &counts_imagenet[_i];
+    struct zoo_spec spec = { .zoo = "resnet-imagenet",
+                             .depth = count->depth,
+                             .classes = 1000,
+                             .channels = 3,
+                             .height = 224,
+                             .width = 224 };
+    struct graph graph = build(&spec);
+
+    ck_assert_uint_eq(graph_trainable(&graph), count->trainable);
+    if (count->statistics) {
+        ck_assert_uint_eq(graph_statistics(&graph), count->statistics);
+    }
+    ck_assert_uint_eq(graph.n_layers, 1 + count->n_blocks + 1);
+    expect_shape(&graph, "stem.relu", 64, 112, 112);
+    expect_shape(&graph, "stem.pool", 64, 56, 56);
+    expect_shape(&graph, "head.pool", count->channels, 1, 1);
+    ck_assert_uint_eq(graph.nodes[find(&graph, "head.pool")].r, 7);
+    graph_fini(&graph);
+}
+END_TEST
+
+START_TEST(resnet_imagenet_has_its_strides_where_they_belong)
+{
+    struct zoo_spec spec = { .zoo = "resnet-imagenet",
+                             .depth = 50,
+                             .classes = 10,
+                             .channels = 1,
+                             .height = 100,
+                             .width = 33 };
+    struct graph graph = build(&spec);
+
+    ck_assert_str_eq(graph.name, "resnet-imagenet-50");
+    ck_assert_uint_eq(graph.nodes[find(&graph, "stack1.block0.conv1")].stride_h, 1);
+    ck_assert_uint_eq(graph.nodes[find(&graph, "stack1.block0.conv2")].stride_h, 2);
+    ck_assert_uint_eq(graph.nodes[find(&graph, "stack1.block0.shortcut")].stride_h, 2);
+    ck_assert_uint_eq(graph.nodes[find(&graph, "stack0.block0.shortcut")].stride_h, 1);
+    ck_assert(!graph.nodes[find(&graph, "stack0.block0.conv1")].has_bias);
+    ck_assert(graph.nodes[find(&graph, "head.dense")].has_bias);
+    /* Odd sides are rounded up at every step. */
+    expect_shape(&graph, "stem.conv", 64, 50, 17);
+    expect_shape(&graph, "stem.pool", 64, 25, 9);
+    expect_shape(&graph, "stack1.block3.relu3", 512, 13, 5);
+    expect_shape(&graph, "stack3.block0.shortcut", 2048, 4, 2);
+    expect_shape(&graph, "head.pool", 2048, 1, 1);
+    graph_fini(&graph);
+}
+END_TEST
+
 /* A boundary between two layers carries exactly one tensor, into the next layer only. */
 START_TEST(a_boundary_carries_one_tensor)
 {
@@ -132,6 +195,18 @@ START_TEST(a_boundary_carries_one_tensor)
           .height = 32,
           .width = 32 },
         { .zoo = "lenet", .classes = 10, .channels = 1, .height = 28, .width = 28 },
+        { .zoo = "resnet-imagenet",
+          .depth = 18,
+          .classes = 10,
+          .channels = 3,
+          .height = 64,
+          .width = 64 },
+        { .zoo = "resnet-imagenet",
+          .depth = 50,
+          .classes = 10,
+          .channels = 3,
+          .height = 64,
+          .width = 64 },
     };
     struct graph graph = build(&specs[_i]);
 
@@ -266,10 +341,10 @@ static const struct refusal {
 #define IMAGES .channels = 3, .height = 32, .width = 32
     { { .zoo = "resnext", .classes = 10, IMAGES },
       GEMS_E_INVALID,
-      "model.zoo: no model is called \"resnext\"; there are resnet, mlp, lenet" },
+      "model.zoo: no model is called \"resnext\"; there are " NAMES },
     { { .classes = 10, IMAGES },
       GEMS_E_INVALID,
-      "model.zoo: no model is called \"\"; there are resnet, mlp, lenet" },
+      "model.zoo: no model is called \"\"; there are " NAMES },
     { { .zoo = "vgg", .depth = 16, .classes = 10, IMAGES },
       GEMS_E_UNSUPPORTED,
       "model.zoo: vgg is not in this version" },
@@ -279,9 +354,9 @@ static const struct refusal {
     { { .zoo = "amoebanet-d", .classes = 10, IMAGES },
       GEMS_E_UNSUPPORTED,
       "model.zoo: amoebanet-d is not in this version" },
-    { { .zoo = "resnet-imagenet", .depth = 50, .classes = 10, IMAGES },
-      GEMS_E_UNSUPPORTED,
-      "model.zoo: resnet-imagenet is not in this version" },
+    { { .zoo = "resnet-imagenet", .depth = 20, .classes = 10, IMAGES },
+      GEMS_E_INVALID,
+      "model.depth: 20; resnet-imagenet has depths 18, 34, 50, 101 and 152" },
     { { .zoo = "resnet", .version = 1, .depth = 21, .classes = 10, IMAGES },
       GEMS_E_INVALID,
       "model.depth: 21; resnet version 1 has depth 6n+2: 20 or 26" },
@@ -338,7 +413,7 @@ START_TEST(a_wrong_spec_is_refused_with_the_key)
     ck_assert_int_eq(zoo_build(&refusals[_i].spec, &graph, &err), refusals[_i].status);
     ck_assert_str_eq(err.text, refusals[_i].text);
     if (refusals[_i].status == GEMS_E_UNSUPPORTED) {
-        ck_assert_str_eq(err.hint, "this version has resnet, mlp, lenet");
+        ck_assert_str_eq(err.hint, "this version has " NAMES);
     }
     ck_assert_int_eq(zoo_build(&refusals[_i].spec, &graph, NULL), refusals[_i].status);
 }
@@ -353,7 +428,7 @@ START_TEST(a_name_without_end_is_refused)
     memset(spec.zoo, 'r', sizeof spec.zoo);
     ck_assert_int_eq(zoo_build(&spec, &graph, &err), GEMS_E_INVALID);
     ck_assert_str_eq(err.text, "model.zoo: no model is called \"rrrrrrrrrrrrrrrrrrrrrrrrrrrrrrr\";"
-                               " there are resnet, mlp, lenet");
+                               " there are " NAMES);
 }
 END_TEST
 
@@ -367,7 +442,10 @@ static Suite *suite(void)
                         sizeof counts / sizeof counts[0]);
     tcase_add_test(tc, resnet_maps_shrink_by_stack);
     tcase_add_loop_test(tc, resnet_takes_28x28_grey_images, 1, 3);
-    tcase_add_loop_test(tc, a_boundary_carries_one_tensor, 0, 4);
+    tcase_add_loop_test(tc, a_boundary_carries_one_tensor, 0, 6);
+    tcase_add_loop_test(tc, resnet_imagenet_has_the_published_number_of_parameters, 0,
+                        sizeof counts_imagenet / sizeof counts_imagenet[0]);
+    tcase_add_test(tc, resnet_imagenet_has_its_strides_where_they_belong);
     tcase_add_test(tc, resnet_has_its_parts_in_their_layers);
     tcase_add_loop_test(tc, the_head_pools_8x8_or_what_there_is, 0, 6);
     tcase_add_test(tc, images_need_not_be_square);
