@@ -1,3 +1,5 @@
+#include "config.h"
+
 #include <string.h>
 
 #include "common/error.h"
@@ -5,6 +7,9 @@
 
 static const struct net_ops *const nets[] = {
     &net_local,
+#ifdef HAVE_UCX
+    &net_ucx,
+#endif
 };
 
 enum { N_NETS = sizeof nets / sizeof nets[0] };
