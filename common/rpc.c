@@ -35,6 +35,7 @@ struct rpc_conn {
     bool is_finishing; /* input is dropped */
     bool is_shut;      /* our side has said its last byte */
     bool is_full;      /* drained is owed */
+    bool is_held;      /* input waits in the socket and in our buffer */
     char why[160];
 };
 
@@ -144,7 +145,7 @@ static void read_input(struct rpc_conn *conn)
 {
     struct evbuffer *input = bufferevent_get_input(conn->bev);
 
-    while (!conn->is_closed && !conn->is_destroyed && !conn->is_finishing &&
+    while (!conn->is_closed && !conn->is_destroyed && !conn->is_finishing && !conn->is_held &&
            take_frame(conn, input)) {
     }
     if (conn->is_finishing) {
@@ -348,10 +349,25 @@ void rpc_finish(struct rpc_conn *conn)
     if (conn->is_closed || conn->is_finishing || conn->is_destroyed) {
         return;
     }
+    rpc_set_reading(conn, true);
     conn->is_finishing = true;
     bufferevent_setwatermark(conn->bev, EV_WRITE, 0, 0);
     if (rpc_pending(conn) == 0) {
         event_active(conn->deferred, EV_TIMEOUT, 0);
+    }
+}
+
+void rpc_set_reading(struct rpc_conn *conn, bool is_reading)
+{
+    if (conn->is_closed || conn->is_finishing || conn->is_destroyed || conn->is_held == !is_reading) {
+        return;
+    }
+    conn->is_held = !is_reading;
+    if (is_reading) {
+        bufferevent_enable(conn->bev, EV_READ);
+        event_active(conn->deferred, EV_TIMEOUT, 0);
+    } else {
+        bufferevent_disable(conn->bev, EV_READ);
     }
 }
 

@@ -53,6 +53,10 @@ int rpc_send(struct rpc_conn *conn, uint16_t type, uint16_t flags, uint32_t call
              size_t bytes);
 /* Closes once everything queued is written. */
 void rpc_finish(struct rpc_conn *conn);
+/* Holds input back (false) and takes it again (true), so that a fast sender
+ * fills the socket and not our memory. A held connection does not notice its
+ * peer's end. */
+void rpc_set_reading(struct rpc_conn *conn, bool is_reading);
 /* Bytes queued and not yet written. */
 size_t rpc_pending(const struct rpc_conn *conn);
 uint32_t rpc_next_call(struct rpc_conn *conn);
