@@ -88,10 +88,10 @@ const char *checkpoint_reader_weights_hash(const struct checkpoint_reader *reade
 const struct checkpoint_tensor *checkpoint_reader_tensor(const struct checkpoint_reader *reader, uint32_t i);
 /* Index of a tensor; negative if it is not there. */
 int checkpoint_reader_find(const struct checkpoint_reader *reader, const char *kind, const char *name);
-/* The chunk of tensor i at an offset (0, then where the last one ended), its
- * checksum checked. *ret_data is owned by the caller. */
-int checkpoint_reader_chunk(struct checkpoint_reader *reader, uint32_t i, uint64_t offset, uint8_t **ret_data,
-                            size_t *ret_n, struct gems_error *err);
+/* Chunk chunk_i (from 0) of tensor i, which must start at offset, its checksum
+ * checked. *ret_data is owned by the caller. */
+int checkpoint_reader_chunk(struct checkpoint_reader *reader, uint32_t i, uint64_t chunk_i, uint64_t offset,
+                            uint8_t **ret_data, size_t *ret_n, struct gems_error *err);
 
 /* Reads everything and compares every hash. GEMS_E_DATA names what is wrong. */
 int checkpoint_verify(const char *path, struct gems_error *err);

@@ -9,18 +9,13 @@
 #include "common/error.h"
 #include "daemon/store_sql.h"
 
-struct entry {
-    int64_t id;
-    uint64_t next_offset, next_chunk; /* where the last read ended */
-};
-
 struct checkpoint_reader {
     sqlite3 *db;
     char path[1024];
     struct checkpoint_meta meta;
     char weights_hash[HASH_HEX_BYTES];
     struct checkpoint_tensor *tensors; /* owned */
-    struct entry *entries;             /* owned, parallel */
+    int64_t *ids;                      /* owned, parallel: keys of the tensors */
     uint32_t n;
 };
 
@@ -114,7 +109,7 @@ static int read_tensor(struct checkpoint_reader *reader, sqlite3_stmt *stmt, uin
     struct checkpoint_tensor *tensor = &reader->tensors[i];
     char dims[96];
 
-    reader->entries[i].id = sql_int(stmt, 0);
+    reader->ids[i] = sql_int(stmt, 0);
     sql_text(stmt, 1, tensor->kind, sizeof tensor->kind);
     tensor->order = (uint32_t)sql_int(stmt, 2);
     sql_text(stmt, 3, tensor->name, sizeof tensor->name);
@@ -134,8 +129,8 @@ static int read_tensors(struct checkpoint_reader *reader, struct gems_error *err
     int status;
 
     reader->tensors = calloc(reader->n + 1, sizeof *reader->tensors);
-    reader->entries = calloc(reader->n + 1, sizeof *reader->entries);
-    if (!reader->tensors || !reader->entries) {
+    reader->ids = calloc(reader->n + 1, sizeof *reader->ids);
+    if (!reader->tensors || !reader->ids) {
         return gems_error_set(err, GEMS_E_NOMEM, "%s: no memory", reader->path);
     }
     status = sql_query(reader->db, &stmt, err,
@@ -214,7 +209,7 @@ void checkpoint_reader_close(struct checkpoint_reader *reader)
     if (reader) {
         sqlite3_close(reader->db);
         free(reader->tensors);
-        free(reader->entries);
+        free(reader->ids);
         free(reader);
     }
 }
@@ -272,22 +267,18 @@ static int take_chunk(struct checkpoint_reader *reader, sqlite3_stmt *stmt, uint
     return GEMS_OK;
 }
 
-int checkpoint_reader_chunk(struct checkpoint_reader *reader, uint32_t i, uint64_t offset, uint8_t **ret_data,
-                            size_t *ret_n, struct gems_error *err)
+int checkpoint_reader_chunk(struct checkpoint_reader *reader, uint32_t i, uint64_t chunk_i, uint64_t offset,
+                            uint8_t **ret_data, size_t *ret_n, struct gems_error *err)
 {
-    struct entry *entry = &reader->entries[i];
     sqlite3_stmt *stmt = NULL;
     int status;
 
-    if (offset == 0) {
-        entry->next_offset = entry->next_chunk = 0;
-    }
-    if (offset != entry->next_offset || offset >= reader->tensors[i].bytes) {
-        return gems_error_set(err, GEMS_E_INVALID, "%s: no chunk of %s starts at %llu", reader->path,
+    if (offset >= reader->tensors[i].bytes) {
+        return gems_error_set(err, GEMS_E_INVALID, "%s: %s has no chunk at %llu", reader->path,
                               reader->tensors[i].name, (unsigned long long)offset);
     }
     status = sql_query(reader->db, &stmt, err, "SELECT position, hash, data FROM chunks WHERE id=?", "i",
-                       checkpoint_chunk_key(entry->id, entry->next_chunk));
+                       checkpoint_chunk_key(reader->ids[i], chunk_i));
     if (status >= 0) {
         status = sql_row(stmt, err);
     }
@@ -299,10 +290,6 @@ int checkpoint_reader_chunk(struct checkpoint_reader *reader, uint32_t i, uint64
         status = take_chunk(reader, stmt, i, offset, ret_data, ret_n, err);
     }
     sql_done(stmt);
-    if (status >= 0) {
-        entry->next_offset += *ret_n;
-        entry->next_chunk++;
-    }
     return status;
 }
 
@@ -313,11 +300,11 @@ static int verify_tensor(struct checkpoint_reader *reader, uint32_t i, struct ge
     uint8_t hash[HASH_BYTES];
     int status = stream ? GEMS_OK : GEMS_E_NOMEM;
 
-    for (uint64_t offset = 0; status >= 0 && offset < tensor->bytes;) {
+    for (uint64_t offset = 0, chunk_i = 0; status >= 0 && offset < tensor->bytes; chunk_i++) {
         uint8_t *data = NULL;
         size_t n = 0;
 
-        status = checkpoint_reader_chunk(reader, i, offset, &data, &n, err);
+        status = checkpoint_reader_chunk(reader, i, chunk_i, offset, &data, &n, err);
         if (status >= 0) {
             hash_add(stream, data, n);
             offset += n;

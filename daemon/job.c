@@ -15,7 +15,8 @@
  *     │ resume                            gone: pause │  │ gone: fail, cancel
  *   PAUSED ◄──────────────────────────────────────────┘  └──► FAILED, CANCELLED
  *
- * From QUEUED, PLACING and PAUSED, where no rank exists, cancel ends at once,
+ * PLACING finishes at once if the last checkpoint holds the last step. From
+ * QUEUED, PLACING and PAUSED, where no rank exists, cancel ends at once,
  * pause pauses at once, and a failure of placing (QUEUED, PLACING) is final.
  */
 enum { NO = -1, BY_ENDING = -2 };
@@ -33,7 +34,7 @@ enum { NO = -1, BY_ENDING = -2 };
 static const signed char next_state[JOB_STATE_COUNT][JOB_EVENT_COUNT] = {
     /*                PLACE UNPLACE PLACED START FINISH FAIL CANCEL PAUSE RESUME MOVE GONE */
     [JOB_QUEUED]    = { PL, NO,     NO,    NO,   NO,    F,   C,     PA,   NO,    NO,  NO },
-    [JOB_PLACING]   = { NO, Q,      ST,    NO,   NO,    F,   C,     PA,   NO,    NO,  NO },
+    [JOB_PLACING]   = { NO, Q,      ST,    NO,   OK,    F,   C,     PA,   NO,    NO,  NO },
     [JOB_STARTING]  = { NO, NO,     NO,    R,    NO,    SP,  SP,    SP,   NO,    SP,  NO },
     [JOB_RUNNING]   = { NO, NO,     NO,    NO,   OK,    SP,  SP,    SP,   NO,    SP,  NO },
     [JOB_PAUSED]    = { NO, NO,     NO,    NO,   NO,    NO,  C,     NO,   Q,     NO,  NO },

@@ -83,7 +83,7 @@ int store_open(const char *dir, uint64_t ballast_bytes, struct store **ret_store
         store_close(store);
         return status;
     }
-    store_refill(store);
+    store_keep(store);
     *ret_store = store;
     return GEMS_OK;
 }
@@ -96,7 +96,7 @@ void store_close(struct store *store)
     }
 }
 
-void store_refill(struct store *store)
+void store_keep(struct store *store)
 {
     int fd;
 

@@ -99,6 +99,8 @@ struct store_node {
  * newer version. GEMS_E_DATA: damaged; nothing is changed then. */
 int store_open(const char *dir, uint64_t ballast_bytes, struct store **ret_store, struct gems_error *err);
 void store_close(struct store *store);
+/* Makes the ballast again if it is gone and there is room for it. */
+void store_keep(struct store *store);
 
 /* Inserts a job with its first event. Same user and same non-empty key as an
  * earlier job: *ret_id is that one's and *ret_is_new false. */

@@ -17,9 +17,6 @@ struct store {
 typedef int store_body_fn(struct store *store, void *arg, struct gems_error *err);
 int store_transact(struct store *store, store_body_fn *body, void *arg, struct gems_error *err);
 
-/* Makes the ballast again if it is missing and there is room for it. */
-void store_refill(struct store *store);
-
 /* Brings the schema to STORE_SCHEMA. */
 int store_migrate(sqlite3 *db, struct gems_error *err);
 

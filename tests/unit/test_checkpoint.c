@@ -97,7 +97,7 @@ START_TEST(tensors_come_back_in_canonical_order)
     char path[300];
     uint8_t *data;
     size_t n;
-    uint64_t offset = 0;
+    uint64_t offset = 0, chunk_i = 0;
 
     checkpoint_path(dir, 40, path, sizeof path);
     ck_assert_msg(checkpoint_reader_open(path, &reader, &err) == GEMS_OK, "%s", err.text);
@@ -112,12 +112,13 @@ START_TEST(tensors_come_back_in_canonical_order)
     ck_assert_int_eq(checkpoint_reader_find(reader, "weight", "conv2.weight"), 2);
     ck_assert_int_lt(checkpoint_reader_find(reader, "adam_m", "conv2.weight"), 0);
     while (offset < sizeof values) {
-        ck_assert_int_eq(checkpoint_reader_chunk(reader, 2, offset, &data, &n, &err), GEMS_OK);
+        ck_assert_int_eq(checkpoint_reader_chunk(reader, 2, chunk_i++, offset, &data, &n, &err), GEMS_OK);
         ck_assert_mem_eq(data, (const uint8_t *)values + offset, n);
         offset += n;
         free(data);
     }
-    ck_assert_int_eq(checkpoint_reader_chunk(reader, 2, 5, &data, &n, &err), GEMS_E_INVALID);
+    ck_assert_int_eq(checkpoint_reader_chunk(reader, 2, 0, 5, &data, &n, &err), GEMS_E_DATA);
+    ck_assert_int_eq(checkpoint_reader_chunk(reader, 2, 3, offset, &data, &n, &err), GEMS_E_INVALID);
     checkpoint_reader_close(reader);
     ck_assert_int_eq(checkpoint_verify(path, &err), GEMS_OK);
     ck_assert_int_eq(count_files(), 1);

@@ -1,0 +1,760 @@
+#include "daemon/checkpoints.h"
+
+#include <dirent.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/bg.h"
+#include "common/error.h"
+#include "common/fsutil.h"
+#include "common/log.h"
+#include "daemon/checkpoint_file.h"
+#include "daemon/flow.h"
+#include "daemon/handlers.h"
+#include "daemon/launch.h"
+#include "daemon/retention.h"
+#include "daemon/status.h"
+#include "proto/codec.h"
+
+void checkpoints_dir(const struct daemon *daemon, uint64_t job, char *ret_path, size_t n)
+{
+    daemon_path(daemon, ret_path, n, "checkpoints/%llu", (unsigned long long)job);
+}
+
+/* ---- the catalogue in memory and on disk ---- */
+
+/* One change of the catalogue, in the store thread. */
+struct entry {
+    struct daemon *daemon;
+    struct store_checkpoint row;
+    char path[1024];
+    enum entry_change { ENTRY_TRUST, ENTRY_EVAL, ENTRY_DROP } change;
+    struct gems_error err;
+    int result;
+};
+
+static void entry_work(void *arg)
+{
+    struct entry *entry = arg;
+    const struct store_checkpoint *row = &entry->row;
+    struct store *store = entry->daemon->store;
+
+    if (entry->change == ENTRY_TRUST) {
+        entry->result = store_checkpoint_trust(store, row->job, row->step, row->trust, &entry->err);
+    } else if (entry->change == ENTRY_EVAL) {
+        entry->result = store_checkpoint_eval(store, row->job, row->step, row->eval_accuracy, &entry->err);
+    } else {
+        entry->result = store_checkpoint_remove(store, row->job, row->step, &entry->err);
+        if (entry->result >= 0) {
+            unlink(entry->path); /* a file without a row is removed at the next start */
+        }
+    }
+}
+
+static void entry_done(void *arg, bool is_run)
+{
+    struct entry *entry = arg;
+
+    if (is_run && entry->result < 0) {
+        log_warning("job %llu checkpoint %llu: %s", (unsigned long long)entry->row.job,
+                    (unsigned long long)entry->row.step, entry->err.text);
+    }
+    free(entry);
+}
+
+static void change_entry(struct daemon *daemon, const struct store_checkpoint *row, enum entry_change change)
+{
+    struct entry *entry = calloc(1, sizeof *entry);
+    char dir[900];
+
+    if (!entry) {
+        return;
+    }
+    entry->daemon = daemon;
+    entry->row = *row;
+    entry->change = change;
+    checkpoints_dir(daemon, row->job, dir, sizeof dir);
+    checkpoint_path(dir, row->step, entry->path, sizeof entry->path);
+    if (bg_submit(daemon->store_bg, entry_work, entry_done, entry, &entry->err) < 0) {
+        entry->result = entry->err.status;
+        entry_done(entry, true);
+    }
+}
+
+static struct store_checkpoint *find_row(struct job *job, uint64_t step)
+{
+    for (size_t i = 0; i < job->n_checkpoints; i++) {
+        if (job->checkpoints[i].step == step) {
+            return &job->checkpoints[i];
+        }
+    }
+    return NULL;
+}
+
+static void drop_old(struct daemon *daemon, struct job *job)
+{
+    size_t n = job->n_checkpoints, k = 0;
+    bool *drop = calloc(n + 1, sizeof *drop);
+
+    if (!drop) {
+        return;
+    }
+    retention_pick(job->checkpoints, n, job->spec.checkpoint_keep, job->spec.checkpoint_keep_best, drop);
+    for (size_t i = 0; i < n; i++) {
+        if (drop[i]) {
+            change_entry(daemon, &job->checkpoints[i], ENTRY_DROP);
+        } else {
+            job->checkpoints[k++] = job->checkpoints[i];
+        }
+    }
+    job->n_checkpoints = k;
+    free(drop);
+}
+
+/* Newest first; a step that is there already is replaced. */
+static int insert_row(struct job *job, const struct store_checkpoint *row)
+{
+    struct store_checkpoint *old = find_row(job, row->step), *grown;
+    size_t i = 0;
+
+    if (old) {
+        *old = *row;
+        return GEMS_OK;
+    }
+    grown = realloc(job->checkpoints, (job->n_checkpoints + 1) * sizeof *grown);
+    if (!grown) {
+        return GEMS_E_NOMEM;
+    }
+    job->checkpoints = grown;
+    while (i < job->n_checkpoints && grown[i].step > row->step) {
+        i++;
+    }
+    memmove(&grown[i + 1], &grown[i], (job->n_checkpoints - i) * sizeof *grown);
+    grown[i] = *row;
+    job->n_checkpoints++;
+    return GEMS_OK;
+}
+
+void checkpoints_evaluated(struct daemon *daemon, struct job *job, uint64_t step, double accuracy)
+{
+    struct store_checkpoint *row = find_row(job, step);
+
+    if (row) {
+        row->eval_accuracy = accuracy;
+        change_entry(daemon, row, ENTRY_EVAL);
+    }
+}
+
+/* ---- sessions ---- */
+
+struct session {
+    struct daemon *daemon;
+    uint64_t job;
+    uint32_t attempt, n_ranks;
+    struct checkpoint_meta meta;
+    struct bytes spec;
+    bool is_committing, is_failed;
+    bool *has_ended, *is_held; /* owned, by rank */
+    uint32_t *n_tensors;       /* owned, by rank */
+    uint64_t queue_bytes;      /* on their way to the writer */
+    int64_t begun_us;
+    /* The writer thread's. */
+    struct checkpoint_writer *writer;
+    char dir[900];
+    uint64_t reserve_bytes;
+    int result; /* first failure */
+    struct gems_error err;
+    struct checkpoint_result file;
+    struct store_checkpoint row;
+};
+
+static void session_free(struct session *session)
+{
+    checkpoint_writer_destroy(session->writer);
+    free(session->spec.data);
+    free(session->has_ended);
+    free(session->is_held);
+    free(session->n_tensors);
+    free(session);
+}
+
+static void release_work(void *arg)
+{
+    struct session *session = arg;
+
+    checkpoint_writer_destroy(session->writer);
+    session->writer = NULL;
+}
+
+static void release_done(void *arg, bool is_run)
+{
+    (void)is_run;
+    session_free(arg);
+}
+
+void session_destroy(struct session *session)
+{
+    struct gems_error err;
+
+    /* Behind its last piece in the queue; nothing refers to it after that. */
+    if (session && bg_submit(session->daemon->write_bg, release_work, release_done, session, &err) < 0) {
+        log_error("checkpoint of job %llu: %s", (unsigned long long)session->job, err.text);
+    }
+}
+
+/* The job, if this session is still the one it receives. */
+static struct job *job_of_session(struct session *session)
+{
+    struct job *job = jobs_find_attempt(session->daemon, session->job, session->attempt);
+
+    return job && job->attempt->session == session ? job : NULL;
+}
+
+static void resume_ranks(struct job *job, struct session *session)
+{
+    for (uint32_t i = 0; i < session->n_ranks; i++) {
+        struct peer *peer = job->attempt->ranks[i].peer;
+
+        if (session->is_held[i] && peer && peer->conn) {
+            rpc_set_reading(peer->conn, true);
+        }
+        session->is_held[i] = false;
+    }
+}
+
+/* The checkpoint is lost; what that means for the job, its class says. */
+static void session_failed(struct job *job, struct session *session, const struct gems_error *err)
+{
+    struct daemon *daemon = session->daemon;
+    enum failure_class failure = err->status == GEMS_E_DISKFULL ? CLASS_DISK_FULL : CLASS_INTERNAL;
+
+    log_error("job %llu: checkpoint of step %llu failed: %s", (unsigned long long)job->id,
+              (unsigned long long)session->meta.step, err->text);
+    session->is_failed = true;
+    resume_ranks(job, session);
+    job->attempt->session = NULL;
+    job->attempt->failed_step = session->meta.step;
+    flow_fail(daemon, job, failure, "gemsd", "checkpoint of step %llu: %s",
+              (unsigned long long)session->meta.step, err->text);
+    session_destroy(session);
+}
+
+static void create_work(void *arg)
+{
+    struct session *session = arg;
+    uint64_t free_bytes = 0;
+
+    session->result = fs_mkdirs(session->dir, 0750, &session->err);
+    if (session->result >= 0) {
+        session->result = fs_free_bytes(session->dir, &free_bytes, &session->err);
+    }
+    if (session->result >= 0 && free_bytes < session->reserve_bytes) {
+        session->result = gems_error_set(&session->err, GEMS_E_DISKFULL, "%s: only %llu MiB are free, %llu are kept",
+                                         session->dir, (unsigned long long)free_bytes >> 20,
+                                         (unsigned long long)session->reserve_bytes >> 20);
+    }
+    if (session->result >= 0) {
+        session->result = checkpoint_writer_create(session->dir, &session->meta, session->spec.data,
+                                                   session->spec.n, &session->writer, &session->err);
+    }
+}
+
+static void create_done(void *arg, bool is_run)
+{
+    struct session *session = arg;
+    struct job *job = is_run ? job_of_session(session) : NULL;
+
+    if (job && session->result < 0 && !session->is_failed) {
+        session_failed(job, session, &session->err);
+    }
+}
+
+static struct session *session_create(struct daemon *daemon, struct job *job, uint64_t step)
+{
+    struct session *session = calloc(1, sizeof *session);
+    uint32_t n = job->attempt->n_ranks;
+    Gems__JobSpec *spec;
+    struct gems_error err;
+
+    if (!session) {
+        return NULL;
+    }
+    session->daemon = daemon;
+    session->job = job->id;
+    session->attempt = job->attempt->number;
+    session->n_ranks = n;
+    session->begun_us = daemon_now_us(daemon);
+    session->reserve_bytes = daemon->settings->reserve_bytes;
+    session->meta.job = job->id;
+    session->meta.step = step;
+    session->meta.seed = job->spec.train.seed;
+    session->meta.attempt = job->attempt->number;
+    session->meta.when_us = daemon_wall_us(daemon);
+    checkpoints_dir(daemon, job->id, session->dir, sizeof session->dir);
+    session->has_ended = calloc(n, sizeof *session->has_ended);
+    session->is_held = calloc(n, sizeof *session->is_held);
+    session->n_tensors = calloc(n, sizeof *session->n_tensors);
+    spec = spec_to_proto(&job->spec);
+    if (!session->has_ended || !session->is_held || !session->n_tensors || !spec ||
+        proto_pack(&spec->base, &session->spec.data, &session->spec.n, &err) < 0 ||
+        bg_submit(daemon->write_bg, create_work, create_done, session, &err) < 0) {
+        session_free(session);
+        session = NULL;
+    }
+    if (spec) {
+        msg_free(&spec->base);
+    }
+    return session;
+}
+
+/* The session for a rank's message; NULL: nothing to do with it. */
+static struct session *find_session(struct daemon *daemon, struct job *job, uint64_t step)
+{
+    struct attempt *attempt = job->attempt;
+
+    if ((job->core.state != JOB_RUNNING && job->core.state != JOB_STOPPING) || attempt->failed_step >= step) {
+        return NULL;
+    }
+    if (attempt->session && attempt->session->meta.step < step) {
+        log_warning("job %llu: checkpoint of step %llu stayed incomplete", (unsigned long long)job->id,
+                    (unsigned long long)attempt->session->meta.step);
+        resume_ranks(job, attempt->session);
+        session_destroy(attempt->session);
+        attempt->session = NULL;
+    }
+    if (!attempt->session) {
+        attempt->session = session_create(daemon, job, step);
+        if (!attempt->session) {
+            flow_fail(daemon, job, CLASS_INTERNAL, "gemsd", "checkpoint of step %llu: no memory",
+                      (unsigned long long)step);
+        }
+    }
+    return attempt->session && attempt->session->meta.step == step ? attempt->session : NULL;
+}
+
+/* ---- Shard ---- */
+
+struct piece {
+    struct session *session;
+    struct checkpoint_shard shard;
+    size_t n;
+    char name[CHECKPOINT_NAME_BYTES], kind[CHECKPOINT_KIND_BYTES];
+    uint8_t data[];
+};
+
+static void piece_work(void *arg)
+{
+    struct piece *piece = arg;
+    struct session *session = piece->session;
+
+    if (session->result >= 0) {
+        session->result = checkpoint_writer_add(session->writer, &piece->shard, &session->err);
+    }
+}
+
+static void piece_done(void *arg, bool is_run)
+{
+    struct piece *piece = arg;
+    struct session *session = piece->session;
+    struct job *job;
+
+    if (is_run) {
+        session->queue_bytes -= piece->n;
+        job = job_of_session(session);
+        if (job && session->queue_bytes < session->daemon->settings->checkpoint_queue_bytes / 2) {
+            resume_ranks(job, session);
+        }
+        if (job && session->result < 0 && !session->is_failed) {
+            session_failed(job, session, &session->err);
+        }
+    }
+    free(piece);
+}
+
+static struct piece *copy_shard(struct session *session, const Gems__Shard *message, struct gems_error *err)
+{
+    struct piece *piece;
+
+    if (message->n_dims > CHECKPOINT_MAX_DIMS || message->hash.len != HASH_BYTES ||
+        strlen(message->name) >= CHECKPOINT_NAME_BYTES || strlen(message->kind) >= CHECKPOINT_KIND_BYTES) {
+        gems_error_set(err, GEMS_E_INVALID, "shard of %.80s: bad dimensions, hash or name", message->name);
+        return NULL;
+    }
+    piece = calloc(1, sizeof *piece + message->data.len);
+    if (!piece) {
+        gems_error_set(err, GEMS_E_NOMEM, "shard: no memory");
+        return NULL;
+    }
+    piece->session = session;
+    piece->n = message->data.len;
+    if (piece->n > 0) {
+        memcpy(piece->data, message->data.data, piece->n);
+    }
+    snprintf(piece->name, sizeof piece->name, "%s", message->name);
+    snprintf(piece->kind, sizeof piece->kind, "%s", message->kind);
+    piece->shard.name = piece->name;
+    piece->shard.kind = piece->kind;
+    piece->shard.order = message->order;
+    piece->shard.n_dims = (uint32_t)message->n_dims;
+    for (size_t i = 0; i < message->n_dims; i++) {
+        piece->shard.dims[i] = message->dims[i];
+    }
+    piece->shard.offset = message->offset;
+    piece->shard.total = message->total;
+    piece->shard.data = piece->data;
+    piece->shard.n = piece->n;
+    memcpy(piece->shard.hash, message->hash.data, HASH_BYTES);
+    return piece;
+}
+
+void on_shard(struct peer *peer, uint32_t call, const ProtobufCMessage *base)
+{
+    const Gems__Shard *message = (const Gems__Shard *)base;
+    struct daemon *daemon = peer->daemon;
+    struct rank *rank;
+    struct job *job = launch_job_of(peer, &rank);
+    struct session *session;
+    struct gems_error err;
+    struct piece *piece;
+
+    (void)call;
+    if (!job || find_row(job, message->step)) {
+        return; /* over, or sent again although it is durable */
+    }
+    session = find_session(daemon, job, message->step);
+    if (!session || session->is_committing || session->is_failed) {
+        return;
+    }
+    rank->moved_us = rank->seen_us;
+    piece = copy_shard(session, message, &err);
+    if (!piece || bg_submit(daemon->write_bg, piece_work, piece_done, piece, &err) < 0) {
+        free(piece);
+        session_failed(job, session, &err);
+        return;
+    }
+    session->has_ended[peer->rank] = false;
+    session->queue_bytes += piece->n;
+    if (session->queue_bytes > daemon->settings->checkpoint_queue_bytes) {
+        session->is_held[peer->rank] = true;
+        rpc_set_reading(peer->conn, false);
+    }
+}
+
+bool checkpoints_is_holding(const struct job *job, uint32_t rank)
+{
+    return job->attempt && job->attempt->session && job->attempt->session->is_held[rank];
+}
+
+/* ---- ShardEnd, commit, catalogue, ack ---- */
+
+static void send_ack(struct peer *peer, uint64_t step)
+{
+    Gems__ShardAck ack = GEMS__SHARD_ACK__INIT;
+
+    ack.step = step;
+    peer_send(peer, MSG_SHARD_ACK, 0, 0, &ack.base);
+}
+
+static void verify_later(struct daemon *daemon, struct job *job, const struct store_checkpoint *row);
+
+static void catalogued(void *arg, bool is_run)
+{
+    struct session *session = arg;
+    struct job *job = is_run ? job_of_session(session) : NULL;
+    const struct store_checkpoint *row = &session->row;
+
+    if (!job) {
+        return;
+    }
+    if (session->result < 0) {
+        session_failed(job, session, &session->err);
+        return;
+    }
+    if (insert_row(job, row) < 0) {
+        log_warning("job %llu: no memory for the catalogue", (unsigned long long)job->id);
+    }
+    snprintf(job->weights_hash, sizeof job->weights_hash, "%s", row->is_final ? row->weights_hash : "");
+    job->progress.checkpoint_seconds = (double)(daemon_now_us(session->daemon) - session->begun_us) / 1e6;
+    log_info("job %llu: checkpoint of step %llu, %llu MiB, weights %s", (unsigned long long)job->id,
+             (unsigned long long)row->step, (unsigned long long)row->bytes >> 20, row->weights_hash);
+    for (uint32_t i = 0; i < job->attempt->n_ranks; i++) {
+        struct rank *rank = &job->attempt->ranks[i];
+
+        rank->moved_us = daemon_now_us(session->daemon);
+        if (rank->peer) {
+            send_ack(rank->peer, row->step);
+        }
+    }
+    verify_later(session->daemon, job, row);
+    drop_old(session->daemon, job);
+    jobs_changed(job);
+    job->attempt->session = NULL;
+    session_destroy(session);
+}
+
+static void catalogue_work(void *arg)
+{
+    struct session *session = arg;
+
+    session->result = store_checkpoint_put(session->daemon->store, &session->row, &session->err);
+}
+
+static void commit_work(void *arg)
+{
+    struct session *session = arg;
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < session->n_ranks; i++) {
+        n += session->n_tensors[i];
+    }
+    if (session->result >= 0) {
+        session->result = checkpoint_writer_commit(session->writer, n, &session->file, &session->err);
+    }
+}
+
+static void commit_done(void *arg, bool is_run)
+{
+    struct session *session = arg;
+    struct job *job = is_run ? job_of_session(session) : NULL;
+    struct store_checkpoint *row = &session->row;
+
+    if (!job || session->is_failed) {
+        return;
+    }
+    if (session->result >= 0) {
+        row->job = session->job;
+        row->attempt = session->attempt;
+        row->step = session->meta.step;
+        row->epoch = session->meta.epoch;
+        row->samples = session->meta.samples;
+        row->is_final = session->meta.is_final;
+        row->when_us = session->meta.when_us;
+        row->bytes = session->file.bytes;
+        row->trust = CHECKPOINT_WRITTEN;
+        row->eval_accuracy = job->progress.eval_step == row->step ? job->progress.eval_accuracy : NAN;
+        memcpy(row->weights_hash, session->file.weights_hash, sizeof row->weights_hash);
+        session->result = bg_submit(session->daemon->store_bg, catalogue_work, catalogued, session, &session->err);
+    }
+    if (session->result < 0) {
+        session_failed(job, session, &session->err);
+    }
+}
+
+void on_shard_end(struct peer *peer, uint32_t call, const ProtobufCMessage *base)
+{
+    const Gems__ShardEnd *message = (const Gems__ShardEnd *)base;
+    struct daemon *daemon = peer->daemon;
+    struct rank *rank;
+    struct job *job = launch_job_of(peer, &rank);
+    struct session *session;
+
+    (void)call;
+    if (!job) {
+        return;
+    }
+    if (find_row(job, message->step)) {
+        send_ack(peer, message->step);
+        return;
+    }
+    session = find_session(daemon, job, message->step);
+    if (!session || session->is_committing || session->is_failed) {
+        return;
+    }
+    session->has_ended[peer->rank] = true;
+    session->n_tensors[peer->rank] = message->tensors;
+    session->meta.epoch = message->epoch;
+    session->meta.samples = message->samples;
+    session->meta.is_final = message->final;
+    for (uint32_t i = 0; i < session->n_ranks; i++) {
+        if (!session->has_ended[i]) {
+            return;
+        }
+    }
+    session->is_committing = true;
+    if (bg_submit(daemon->write_bg, commit_work, commit_done, session, &session->err) < 0) {
+        session_failed(job, session, &session->err);
+    }
+}
+
+/* ---- verification ---- */
+
+struct verify {
+    struct daemon *daemon;
+    uint64_t job, serial;
+    size_t n;
+    uint64_t *steps; /* owned, newest first */
+    char **damage;   /* owned texts; NULL: whole */
+    size_t n_looked; /* ends at the first whole one when picking */
+    bool is_picking;
+    checkpoints_pick_fn *done;
+};
+
+static void verify_free(struct verify *verify)
+{
+    for (size_t i = 0; verify->damage && i < verify->n; i++) {
+        free(verify->damage[i]);
+    }
+    free(verify->damage);
+    free(verify->steps);
+    free(verify);
+}
+
+static void verify_work(void *arg)
+{
+    struct verify *verify = arg;
+    char dir[900], path[1024];
+    struct gems_error err;
+
+    checkpoints_dir(verify->daemon, verify->job, dir, sizeof dir);
+    for (size_t i = 0; i < verify->n; i++) {
+        checkpoint_path(dir, verify->steps[i], path, sizeof path);
+        verify->n_looked = i + 1;
+        if (checkpoint_verify(path, &err) < 0) {
+            verify->damage[i] = strdup(err.text);
+        } else if (verify->is_picking) {
+            return;
+        }
+    }
+}
+
+void checkpoints_verdict(struct daemon *daemon, struct job *job, uint64_t step, const char *damage)
+{
+    struct store_checkpoint *row = find_row(job, step);
+    enum checkpoint_trust trust = damage ? CHECKPOINT_DAMAGED : CHECKPOINT_VERIFIED;
+
+    if (!row || row->trust == trust) {
+        return;
+    }
+    row->trust = trust;
+    change_entry(daemon, row, ENTRY_TRUST);
+    jobs_changed(job);
+    if (damage) {
+        log_error("job %llu: checkpoint of step %llu is not used: %s", (unsigned long long)job->id,
+                  (unsigned long long)step, damage);
+        flow_note(daemon, job, "gemsd", "damaged", "checkpoint of step %llu is not used: %s",
+                  (unsigned long long)step, damage);
+    }
+}
+
+static void verify_done(void *arg, bool is_run)
+{
+    struct verify *verify = arg;
+    struct daemon *daemon = verify->daemon;
+    struct job *job = is_run ? jobs_find(daemon, verify->job) : NULL;
+
+    if (job) {
+        bool has_step = false;
+        uint64_t step = 0;
+
+        for (size_t i = 0; i < verify->n_looked; i++) {
+            checkpoints_verdict(daemon, job, verify->steps[i], verify->damage[i]);
+            if (!verify->damage[i] && !has_step) {
+                has_step = true;
+                step = verify->steps[i];
+            }
+        }
+        if (verify->done) {
+            verify->done(daemon, job->id, verify->serial, has_step, step);
+        }
+    }
+    verify_free(verify);
+}
+
+static struct verify *verify_create(struct daemon *daemon, const struct job *job, size_t n)
+{
+    struct verify *verify = calloc(1, sizeof *verify);
+
+    if (verify) {
+        verify->daemon = daemon;
+        verify->job = job->id;
+        verify->n = n;
+        verify->steps = calloc(n + 1, sizeof *verify->steps);
+        verify->damage = calloc(n + 1, sizeof *verify->damage);
+    }
+    if (verify && (!verify->steps || !verify->damage)) {
+        verify_free(verify);
+        verify = NULL;
+    }
+    return verify;
+}
+
+static void verify_later(struct daemon *daemon, struct job *job, const struct store_checkpoint *row)
+{
+    struct verify *verify = verify_create(daemon, job, 1);
+    struct gems_error err;
+
+    if (!verify) {
+        return;
+    }
+    verify->steps[0] = row->step;
+    if (bg_submit(daemon->read_bg, verify_work, verify_done, verify, &err) < 0) {
+        verify_free(verify);
+    }
+}
+
+int checkpoints_pick(struct daemon *daemon, struct job *job, uint64_t serial, checkpoints_pick_fn *done,
+                     struct gems_error *err)
+{
+    struct verify *verify = verify_create(daemon, job, job->n_checkpoints);
+    int status;
+
+    if (!verify) {
+        return gems_error_set(err, GEMS_E_NOMEM, "checkpoints: no memory");
+    }
+    verify->is_picking = true;
+    verify->serial = serial;
+    verify->done = done;
+    verify->n = 0;
+    for (size_t i = 0; i < job->n_checkpoints; i++) {
+        if (job->checkpoints[i].trust != CHECKPOINT_DAMAGED) {
+            verify->steps[verify->n++] = job->checkpoints[i].step;
+        }
+    }
+    status = bg_submit(daemon->read_bg, verify_work, verify_done, verify, err);
+    if (status < 0) {
+        verify_free(verify);
+    }
+    return status;
+}
+
+bool checkpoints_is_busy(const struct job *job)
+{
+    return job->attempt && job->attempt->session;
+}
+
+/* ---- start ---- */
+
+/* What has no row was never promised to anybody. */
+static void remove_unknown(struct job *job, const char *dir)
+{
+    DIR *handle = opendir(dir);
+    struct dirent *item;
+
+    while (handle && (item = readdir(handle))) {
+        char *end;
+        uint64_t step = strtoull(item->d_name, &end, 10);
+        bool is_known = end != item->d_name && !strcmp(end, ".ckpt") && find_row(job, step);
+
+        if (!is_known && strcmp(item->d_name, ".") != 0 && strcmp(item->d_name, "..") != 0) {
+            unlinkat(dirfd(handle), item->d_name, 0);
+        }
+    }
+    if (handle) {
+        closedir(handle);
+    }
+}
+
+int checkpoints_load(struct daemon *daemon, struct job *job, struct gems_error *err)
+{
+    char dir[900];
+    int status = store_checkpoints(daemon->store, job->id, &job->checkpoints, &job->n_checkpoints, err);
+
+    if (status >= 0) {
+        checkpoints_dir(daemon, job->id, dir, sizeof dir);
+        remove_unknown(job, dir);
+    }
+    return status;
+}
