@@ -50,12 +50,12 @@ static void print_answer(const struct client *client, const struct fetch *fetch,
     if (client->is_json) {
         output_json(json_pack("{s:s, s:I, s:I, s:s, s:s}", "file", path, "bytes",
                               (json_int_t)fetch_bytes(fetch), "tensors",
-                              (json_int_t)fetch_tensors(fetch), "step", fetch_note(fetch, "step"),
-                              "weights_hash", fetch_note(fetch, "weights_hash")));
+                              (json_int_t)fetch_tensors(fetch), "step", fetch_note(fetch, "gems.step"),
+                              "weights_hash", fetch_note(fetch, "gems.weights_hash")));
     } else {
         printf("%s: %u tensors, %s, weights %s\n", path, fetch_tensors(fetch),
                format_size(fetch_bytes(fetch), size, sizeof size),
-               fetch_note(fetch, "weights_hash"));
+               fetch_note(fetch, "gems.weights_hash"));
     }
 }
 

@@ -1,6 +1,7 @@
 # Scripts that start real programs; see lib.sh.
 integration_tests = \
     %D%/manual.sh \
+    %D%/plan.sh \
     %D%/systemd.sh
 dist_check_SCRIPTS += $(integration_tests)
 TESTS += $(integration_tests)

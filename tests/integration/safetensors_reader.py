@@ -101,13 +101,13 @@ def main():
     images = read_idx(sys.argv[2] + "-images-idx3-ubyte")
     labels = read_idx(sys.argv[2] + "-labels-idx1-ubyte")
     net = Net(tensors)
-    mean, std = float(meta["mean"]), float(meta["std"])
+    mean, std = float(meta["gems.mean"]), float(meta["gems.std"])
     correct = 0
     for i in range(0, len(labels), 50):
         x = (images[i:i + 50, None].astype(np.float64) / 255 - mean) / std
         correct += int((net.forward(x).argmax(1) == labels[i:i + 50]).sum())
-    for key in ("model", "version", "classes", "weights_hash"):
-        print(key, meta[key])
+    for key in ("model", "classes", "step", "weights_hash"):
+        print(key, meta["gems." + key])
     print(f"accuracy {correct / len(labels):.6f}")
 
 

@@ -301,7 +301,7 @@ static void script_fetch(void)
     static Gems__TensorHead *tensors[] = { &tensor_heads[0], &tensor_heads[1] };
     static uint64_t dims[][2] = { { 2, 1 }, { 1, 0 } };
     static char hex[2][HASH_HEX_BYTES];
-    static char *key = (char *)"weights_hash", *value = (char *)"abc";
+    static char *key = (char *)"gems.weights_hash", *value = (char *)"abc";
     uint8_t hash[HASH_BYTES];
 
     for (int i = 0; i < 2; i++) {
@@ -387,7 +387,7 @@ START_TEST(fetch_writes_a_whole_safetensors_file)
     ck_assert_mem_eq(bytes + 8 + header, weights, sizeof weights);
     bytes[8 + header] = '\0';
     ck_assert_ptr_nonnull(strstr((char *)bytes + 8, "\"a.weight\""));
-    ck_assert_ptr_nonnull(strstr((char *)bytes + 8, "\"weights_hash\":\"abc\""));
+    ck_assert_ptr_nonnull(strstr((char *)bytes + 8, "\"gems.weights_hash\":\"abc\""));
     ck_assert_uint_eq(count_files(), 1);
     unlink(path);
     rmdir(folder);

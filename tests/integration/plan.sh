@@ -1,0 +1,67 @@
+#!/bin/bash
+# Planning without gemsd: fits or not, the bytes of every rank, drawings, the
+# table of schedules; and the exit codes of what cannot be planned.
+. "$(dirname "$0")/lib.sh"
+need jq
+gems() { "$bin/gems-client" "$@"; }
+
+check_shape() { # JQ-CONDITION COMMAND...
+    local condition=$1 answer
+    shift
+    answer=$(gems --json "$@" 2>/dev/null)
+    jq -e "$condition" >/dev/null <<<"$answer" || fail "$*: not ($condition): $answer"
+}
+write_job "$work/job.yaml"
+
+say "every example can be planned"
+for example in "$top_src"/examples/*.yaml; do
+    gems plan "$example" --devices 2x4GiB >"$work/out" 2>&1 || fail "$example: $(cat "$work/out")"
+    grep -q '^fits: ' "$work/out" || fail "$example: $(cat "$work/out")"
+done
+
+say "a plan"
+check_shape '.fits and .schedule == "gems-mast" and .stages == 3 and .chains == 2 and .groups == 1 and
+    .microbatch == 3 and .microbatches == 4 and .recompute == "none" and (.balance | length == 3 and add == 11) and
+    .parameters > 200000 and .step_seconds > 0 and .samples_per_second > 0 and .idle_fraction >= 0 and
+    .idle_fraction < 1 and (.devices | length == 3 and all(.limit_bytes == 1073741824 and
+    .total_bytes == .weights_bytes + .gradients_bytes + .optimizer_bytes + .activations_bytes +
+        .buffers_bytes + .workspace_bytes))' \
+    plan "$work/job.yaml" --devices 3x1GiB --set parallel.schedule=gems-mast
+check_shape '.balance == [4, 4, 3]' plan "$work/job.yaml" --devices 3x1GiB --set parallel.balance=[4,4,3] \
+    --set parallel.schedule=layer
+check_shape '.devices | length == 1 and .[0].limit_bytes == 52428800' plan "$work/job.yaml" \
+    --devices 1GiB --set resources.memory=50MiB
+gems plan "$work/job.yaml" --devices 3x1GiB --set parallel.schedule=gpipe --gantt >"$work/out" || fail "--gantt"
+[ "$(grep -c '^rank [0-2]  *|[0-9a-j.RUG]*|$' "$work/out")" -eq 3 ] || fail "no drawing: $(cat "$work/out")"
+
+say "what does not fit, what cannot be"
+expect 7 '^gems-client: plan: does not fit: rank 0 needs ' gems plan "$work/job.yaml" --devices 2x1MiB
+check_shape '.fits == false and (.advice | length > 0) and (.devices | length == 2)' \
+    plan "$work/job.yaml" --devices 2x1MiB
+expect 2 'job.yaml: parallel.stages: 12 stages for a model of 11 layers|--set parallel.stages: 12' \
+    gems plan "$work/job.yaml" --devices 12x1GiB --set parallel.stages=12 --set parallel.schedule=layer
+expect 2 "'4y16GiB' is not a group of devices" gems plan "$work/job.yaml" --devices 4y16GiB
+expect 2 'not in this version' gems plan "$work/job.yaml" --cluster x
+expect 6 'gemsd' gems --connect "unix:$work/nobody.sock" plan "$work/job.yaml"
+expect 2 'an operand is missing' gems plan
+
+say "a data set that is not here is no obstacle"
+sed -e "s|^data:.*|data: {format: idx, train: nothere, size: [12, 12], channels: 1}|" "$work/job.yaml" \
+    >"$work/idx.yaml"
+expect 0 'the data set is not on this machine' gems plan "$work/idx.yaml" --devices 2x1GiB
+
+say "schedules"
+check_shape '.schedules | length == 11 and
+    (map(select(.schedule == "layer"))[0] | .time == 96 and .idle_fraction == 0.75 and
+        .peak_activations == [1, 1, 1, 1] and .reason == null) and
+    (map(select(.schedule == "gpipe"))[0] | .time == 33 and .peak_activations == [8, 8, 8, 8]) and
+    (map(select(.schedule == "single"))[0] | .time == null and (.reason | length > 0)) and
+    (map(select(.schedule == "chimera"))[0] | .time == null and (.reason | test("not in this version")))' \
+    schedules --stages 4 --microbatches 8
+check_shape '.schedules | map(select(.schedule == "gpipe"))[0].time == 22' \
+    schedules --stages 4 --microbatches 8 --backward 1
+check_shape '.schedules | map(select(.schedule == "gpipe"))[0].time == 66' \
+    schedules --stages 4 --microbatches 8 --forward 2
+expect 2 '--stages is missing' gems schedules --microbatches 8
+expect 2 "--stages: '0' is not" gems schedules --stages 0 --microbatches 8
+done_ok
