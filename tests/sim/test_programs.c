@@ -115,6 +115,39 @@ static void check_memory_in_time(const struct trial *t, const struct program *pr
     free(uses);
 }
 
+/* Gradient buffers: received into GRAD_IN until backward is done, written by
+ * backward into GRAD_OUT until sent. */
+static void check_gradients_in_time(const struct trial *t, const struct program *program,
+                                    const struct sim_result *result, uint32_t rank)
+{
+    const struct instr_list *list = &program->ranks[rank];
+    const struct sim_span *spans = result->spans[rank];
+    double in_free[2] = { 0, 0 }, out_free[2] = { 0, 0 };
+
+    for (uint32_t i = 0; i < list->n; i++) {
+        if (list->items[i].op != INSTR_BACKWARD) {
+            continue;
+        }
+        for (uint32_t j = i; j > 0 && list->items[j - 1].op == INSTR_RECV_GRAD; j--) {
+            ck_assert_uint_lt(list->items[j - 1].slot, t->maps[rank].n_grad_in);
+            ck_assert_double_ge(spans[j - 1].start, in_free[list->items[j - 1].slot]);
+            ck_assert_double_le(spans[j - 1].end, spans[i].start);
+        }
+        for (uint32_t j = i; j > 0 && list->items[j - 1].op == INSTR_RECV_GRAD; j--) {
+            in_free[list->items[j - 1].slot] = spans[i].end;
+        }
+        for (uint32_t j = i + 1; j < list->n && list->items[j].op == INSTR_SEND_GRAD; j++) {
+            ck_assert_uint_lt(list->items[j].slot, t->maps[rank].n_grad_out);
+            ck_assert_double_ge(spans[i].start, out_free[list->items[j].slot]);
+        }
+        for (uint32_t j = i + 1; j < list->n && list->items[j].op == INSTR_SEND_GRAD; j++) {
+            double *free_at = &out_free[list->items[j].slot];
+
+            *free_at = fmax(*free_at, spans[j].end);
+        }
+    }
+}
+
 /* The same with times that nobody foresaw. */
 static void run_with_delays(const struct trial *t, const struct program *program, uint64_t seed)
 {
@@ -137,6 +170,7 @@ static void run_with_delays(const struct trial *t, const struct program *program
     ck_assert_msg(sim_run(&t->plan, program, &costs, &result, &err) == GEMS_OK, "%s", err.text);
     for (uint32_t r = 0; r < program->n_ranks; r++) {
         check_memory_in_time(t, program, &result, r);
+        check_gradients_in_time(t, program, &result, r);
     }
     sim_result_fini(&result);
 }

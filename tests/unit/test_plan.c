@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "common/error.h"
+#include "model/passes.h"
 #include "plan/blocks.h"
 #include "plan/cut.h"
 #include "plan/pack.h"
@@ -762,6 +763,54 @@ START_TEST(advice_says_when_nothing_helps)
 }
 END_TEST
 
+START_TEST(zoo_models_run_on_any_number_of_stages)
+{
+    static const struct zoo_spec zoo[] = {
+        { .zoo = "resnet", .version = 1, .depth = 20 },
+        { .zoo = "resnet", .version = 2, .depth = 20 },
+        { .zoo = "lenet" },
+        { .zoo = "mlp", .n_hidden = 3, .hidden = { 30, 20, 10 } },
+    };
+    static const enum schedule_kind kinds[] = { SCHEDULE_LAYER, SCHEDULE_GPIPE,
+                                                SCHEDULE_GEMS_MAST };
+    struct gems_error err = { 0 };
+    struct random_job job = { .n_devices = 0 };
+    uint32_t sizes[FACTS_MAX_SIZES];
+
+    good_spec(&job.spec);
+    job.spec.train.batch = 6;
+    job.spec.model = zoo[_i];
+    job.spec.model.classes = 10;
+    job.spec.model.channels = 3;
+    job.spec.model.height = job.spec.model.width = 32;
+    ck_assert_msg(zoo_build(&job.spec.model, &job.graph, &err) == GEMS_OK, "%s", err.text);
+    ck_assert_int_eq(graph_fuse(&job.graph, &err), GEMS_OK);
+    ck_assert_int_eq(planner_settle(&job.graph, &job.spec, &err), GEMS_OK);
+    job.facts.n_train = 20;
+    job.facts.n_eval = 9;
+    job.facts.n_sizes = planner_batch_sizes(&job.spec, 20, 9, sizes);
+    for (uint32_t i = 0; i < job.facts.n_sizes; i++) {
+        random_facts(&job.graph, sizes[i], &job.facts.sizes[i]);
+    }
+    for (uint32_t p = 1; p <= job.graph.n_layers && p <= RANDOM_MAX_DEVICES; p++) {
+        for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++) {
+            struct plan plan;
+
+            job.n_devices = p;
+            job.spec.parallel.schedule = kinds[k];
+            ck_assert_msg(plan_it(&job, &plan, &err) == GEMS_OK, "%s", err.text);
+            ck_assert_uint_eq(plan.n_stages, p);
+            ck_assert_uint_eq(plan.parameters, graph_trainable(&job.graph));
+            ck_assert_double_gt(plan.step_seconds, 0);
+            ck_assert_double_ge(plan.idle_fraction, 0);
+            ck_assert_double_lt(plan.idle_fraction, 1);
+            plan_fini(&plan);
+        }
+    }
+    random_job_fini(&job);
+}
+END_TEST
+
 START_TEST(mirrored_stages_lie_on_mirrored_ranks)
 {
     struct plan plan = { .n_stages = 5, .n_groups = 1, .n_chains = 2, .n_ranks = 5 };
@@ -807,6 +856,7 @@ int main(void)
     tcase_add_test(tcase, limit_of_the_job_counts_as_the_device_does);
     tcase_add_test(tcase, advice_is_true);
     tcase_add_test(tcase, advice_says_when_nothing_helps);
+    tcase_add_loop_test(tcase, zoo_models_run_on_any_number_of_stages, 0, 4);
     tcase_add_test(tcase, mirrored_stages_lie_on_mirrored_ranks);
     suite_add_tcase(suite, tcase);
     runner = srunner_create(suite);
