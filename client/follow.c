@@ -60,7 +60,7 @@ static int on_status(void *arg, const ProtobufCMessage *chunk, struct gems_error
     watcher->is_heard = true;
     if (watcher->follow->is_json) {
         output_json(view_status_json(status));
-    } else {
+    } else if (!view_is_over(status->job)) {
         show(watcher, status->job);
     }
     watcher->is_over = view_is_over(status->job);

@@ -105,7 +105,7 @@ static void print_job(const Gems__JobInfo *job)
         printf("  %-12s %s\n", "time left",
                format_duration((uint64_t)(1000 * job->eta_seconds), text, sizeof text));
     }
-    if (job->schedule[0]) {
+    if (job->stages > 0) { /* placed at least once */
         printf("  %-12s %s, %u stages, %u groups, micro-batch %u, recompute %s\n", "layout",
                job->schedule, job->stages, job->groups, job->microbatch, job->recompute);
     }

@@ -2,6 +2,7 @@
  * is read in the reader thread, one chunk at a time, no faster than the peer
  * takes it. */
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,12 +15,22 @@
 #include "daemon/handlers.h"
 #include "daemon/launch.h"
 
+/* What a reader of the weights must know beside the tensors: metadata of the
+ * safetensors file. */
+enum { MAX_NOTES = 12, NOTE_BYTES = 80 };
+struct notes {
+    size_t n;
+    char values[MAX_NOTES][NOTE_BYTES];
+    const char *keys[MAX_NOTES];
+};
+
 struct transfer {
     struct stream stream;
     struct daemon *daemon;
     uint64_t job;
     bool is_fetch, is_gone, is_working, is_headed;
     char owner[STORE_NAME_BYTES];
+    struct notes notes;
     /* fetch: which one */
     bool has_step, is_best;
     uint64_t step;
@@ -64,6 +75,39 @@ static void fail(struct transfer *transfer)
 {
     peer_error(transfer->stream.peer, transfer->stream.call, &transfer->err);
     stream_end(&transfer->stream);
+}
+
+static void add_note(struct notes *notes, const char *key, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+static void add_note(struct notes *notes, const char *key, const char *format, ...)
+{
+    va_list args;
+
+    if (notes->n < MAX_NOTES) {
+        va_start(args, format);
+        vsnprintf(notes->values[notes->n], NOTE_BYTES, format, args);
+        va_end(args);
+        notes->keys[notes->n++] = key;
+    }
+}
+
+static void note_job(struct notes *notes, const Gems__JobSpec *spec)
+{
+    const Gems__ZooSpec *model = spec->model;
+    const Gems__DataSpec *data = spec->data;
+
+    if (model) {
+        add_note(notes, "gems.model", "%s", model->zoo);
+        add_note(notes, "gems.version", "%u", model->version);
+        add_note(notes, "gems.depth", "%u", model->depth);
+        add_note(notes, "gems.classes", "%u", model->classes);
+    }
+    if (data) {
+        add_note(notes, "gems.size", "%ux%ux%u", data->channels, data->height, data->width);
+        add_note(notes, "gems.mean", "%.17g", data->mean);
+        add_note(notes, "gems.std", "%.17g", data->std);
+    }
 }
 
 /* ---- reader thread ---- */
@@ -163,16 +207,18 @@ static int send_head(struct transfer *transfer)
     Gems__FetchChunk chunk = GEMS__FETCH_CHUNK__INIT;
     Gems__TensorHead *tensors = calloc(n + 1, sizeof *tensors), **pointers = calloc(n + 1, sizeof *pointers);
     char(*hashes)[HASH_HEX_BYTES] = calloc(n + 1, sizeof *hashes);
-    char step[24], epoch[16], job[24];
-    char *keys[] = { (char *)"format", (char *)"gems.job", (char *)"gems.step", (char *)"gems.epoch",
-                     (char *)"gems.weights_hash" };
-    char *values[] = { (char *)"gems", job, step, epoch,
-                       (char *)checkpoint_reader_weights_hash(transfer->reader) };
+    struct notes *notes = &transfer->notes;
+    char *values[MAX_NOTES];
     int full = 0;
 
-    snprintf(job, sizeof job, "%llu", (unsigned long long)meta->job);
-    snprintf(step, sizeof step, "%llu", (unsigned long long)meta->step);
-    snprintf(epoch, sizeof epoch, "%u", meta->epoch);
+    add_note(notes, "format", "gems");
+    add_note(notes, "gems.job", "%llu", (unsigned long long)meta->job);
+    add_note(notes, "gems.step", "%llu", (unsigned long long)meta->step);
+    add_note(notes, "gems.epoch", "%u", meta->epoch);
+    add_note(notes, "gems.weights_hash", "%s", checkpoint_reader_weights_hash(transfer->reader));
+    for (size_t i = 0; i < notes->n; i++) {
+        values[i] = notes->values[i];
+    }
     for (uint32_t i = 0; tensors && pointers && hashes && i < n; i++) {
         const struct checkpoint_tensor *from = checkpoint_reader_tensor(transfer->reader, transfer->tensors[i]);
 
@@ -187,9 +233,9 @@ static int send_head(struct transfer *transfer)
         pointers[head.n_tensors++] = &tensors[i];
     }
     head.tensors = pointers;
-    head.meta_keys = keys;
+    head.meta_keys = (char **)notes->keys;
     head.meta_values = values;
-    head.n_meta_keys = head.n_meta_values = sizeof keys / sizeof keys[0];
+    head.n_meta_keys = head.n_meta_values = notes->n;
     chunk.head = &head;
     chunk.last = n == 0;
     full = peer_send(transfer->stream.peer, MSG_FETCH_CHUNK, (uint16_t)(RPC_REPLY | (n ? 0 : RPC_LAST)),
@@ -322,6 +368,7 @@ static void choose_work(void *arg)
     struct store *store = transfer->daemon->store;
     struct store_checkpoint *rows = NULL;
     struct store_job job;
+    Gems__JobSpec *spec;
     size_t n = 0;
 
     transfer->result = store_job(store, transfer->job, &job, &transfer->err);
@@ -329,6 +376,11 @@ static void choose_work(void *arg)
         return;
     }
     snprintf(transfer->owner, sizeof transfer->owner, "%s", job.user);
+    spec = gems__job_spec__unpack(NULL, job.spec.n, job.spec.data);
+    if (spec) {
+        note_job(&transfer->notes, spec);
+        gems__job_spec__free_unpacked(spec, NULL);
+    }
     store_job_fini(&job);
     transfer->result = store_checkpoints(store, transfer->job, &rows, &n, &transfer->err);
     if (transfer->result >= 0) {
