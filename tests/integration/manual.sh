@@ -26,8 +26,11 @@ commands=$(./gems-client --help | sed -n '/^Commands:/,/^$/s/^  \([a-z]*\) .*/\1
 [ "$(wc -w <<<"$commands")" -gt 10 ] || complain "gems-client --help lists no commands"
 for command in $commands; do
     grep -q "^\.It Ic $command\b" "$docs/gems-client.1" || complain "gems-client.1: no command $command"
+    grep -qw "$command" "$top_src/client/completion/gems-client" || complain "completion: no command $command"
     while read -r option; do
         [[ $client == *"-$option "* ]] || complain "gems-client.1: no option --$option of $command"
+        grep -qe "--$option\b" "$top_src/client/completion/gems-client" ||
+            complain "completion: no option --$option of $command"
     done < <(./gems-client "$command" --help | sed -n '/^Options:/,/^$/s/^ .*--\([a-z-]*\).*/\1/p')
     ./gems-client "$command" --help | grep -Eq -- '--(svg|cluster|trace|parts)' &&
         complain "$command --help shows what is not in this version"
@@ -42,6 +45,12 @@ while read -r key type; do
     [ "$type" = KEY_LATER ] && continue
     [[ $job == *"${key##*.} "* ]] || complain "gems-job.5: no key $key"
 done < <(sed -n 's/^    [A-Z0-9_]*("\([a-z_.]*\)", \([A-Za-z_]*\).*/\1 \2/p' "$top_src/client/jobkey.c")
+
+for program in gemsd gems-worker; do
+    while read -r option; do
+        grep -q "Fl -$option\b" "$docs/$program.8" || complain "$program.8: no option --$option"
+    done < <("./$program" --help | sed -n 's/^ *--\([a-z-]*\).*/\1/p')
+done
 
 # Keys of gemsd's configuration, in the manual and in the example.
 while read -r key; do
