@@ -137,12 +137,12 @@ static void report(struct bench *b)
     qsort(b->seconds, b->n_seconds, sizeof b->seconds[0], by_value);
     median = b->seconds[b->n_seconds / 2];
     printf("{\"model\": \"%s\", \"size\": %u, \"batch\": %u, \"threads\": %u, \"kind\": \"%s\", "
-           "\"n\": %u, \"ms\": %.2f, \"ms_min\": %.2f, \"ms_max\": %.2f, \"img_s\": %.3f, "
-           "\"rss_mib\": %ld, \"planned_mib\": %" PRIu64 ", \"loss\": %.4f}\n",
+           "\"n\": %u, \"step_seconds\": %.5f, \"step_seconds_min\": %.5f, "
+           "\"images_per_second\": %.3f, \"rss_mib\": %ld, \"planned_mib\": %" PRIu64
+           ", \"loss\": %.4f}\n",
            b->graph.name, b->spec.data.height, b->spec.train.batch, b->threads, b->backend->kind(),
-           b->n_seconds, 1e3 * median, 1e3 * b->seconds[0], 1e3 * b->seconds[b->n_seconds - 1],
-           b->spec.train.batch / median, usage.ru_maxrss / 1024,
-           b->plan.memory[0].total_bytes >> 20, b->loss);
+           b->n_seconds, median, b->seconds[0], b->spec.train.batch / median,
+           usage.ru_maxrss / 1024, b->plan.memory[0].total_bytes >> 20, b->loss);
 }
 
 int main(int argc, char **argv)
