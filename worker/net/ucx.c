@@ -114,8 +114,8 @@ static void ucx_close(struct net *net)
     if (net->context) {
         ucp_cleanup(net->context);
     }
-    match_fini(&net->posted);
-    match_fini(&net->arrived);
+    net_match_fini(&net->posted);
+    net_match_fini(&net->arrived);
     pool_fini(&net->pool);
     free(net->early);
     free(net->peers);
@@ -134,10 +134,10 @@ static int ucx_open(struct net **ret_net, struct gems_error *err)
     pool_init(&net->pool, sizeof(struct ucx_item), MAX_ITEMS);
     status = open_worker(net, err);
     if (status == 0) {
-        status = match_init(&net->posted, err);
+        status = net_match_init(&net->posted, err);
     }
     if (status == 0) {
-        status = match_init(&net->arrived, err);
+        status = net_match_init(&net->arrived, err);
     }
     /* Peers send as soon as they know the address: handlers come first. */
     if (status == 0) {

@@ -211,7 +211,7 @@ static ucs_status_t message_keep(struct net *net, const struct ucx_header *h, vo
                                .data = h->bytes > 0 ? data : NULL,
                                .is_rndv = is_rndv };
     net->arrived_bytes += is_rndv ? 0 : h->bytes;
-    match_push(&net->arrived, &item->match);
+    net_match_push(&net->arrived, &item->match);
     return item->data ? UCS_INPROGRESS : UCS_OK;
 }
 
@@ -232,7 +232,7 @@ ucs_status_t ucx_on_message(void *arg, const void *header, size_t header_bytes, 
         net->counters.dropped++;
         return UCS_OK;
     }
-    recv = (struct ucx_item *)match_take(&net->posted, h.source, h.tag);
+    recv = (struct ucx_item *)net_match_take(&net->posted, h.source, h.tag);
     if (!recv) {
         return message_keep(net, &h, data, is_rndv);
     }
@@ -290,13 +290,13 @@ int ucx_recv(struct net *net, uint32_t from, uint64_t tag, void *buffer, uint64_
         return status;
     }
     recv->buffer = buffer;
-    arrived = (struct ucx_item *)match_take(&net->arrived, from, tag);
+    arrived = (struct ucx_item *)net_match_take(&net->arrived, from, tag);
     if (arrived) {
         recv_arrived(recv, arrived);
     } else if (net->peers[from].is_failed) {
         item_finish(recv, GEMS_E_PEER);
     } else {
-        match_push(&net->posted, &recv->match);
+        net_match_push(&net->posted, &recv->match);
     }
     return 0;
 }
@@ -322,7 +322,7 @@ void ucx_match_drop_peer(struct net *net, uint32_t rank)
     }
     for (item = kept_first; item; item = next) {
         next = item->next;
-        match_push(&net->arrived, &item->match);
+        net_match_push(&net->arrived, &item->match);
     }
 }
 
