@@ -74,8 +74,8 @@ static int open_worker(struct net *net, struct gems_error *err)
     status = check(ucp_init(&context_params, config, &net->context), "context", err);
     ucp_config_release(config);
     if (status == 0) {
-        status = check(ucp_worker_create(net->context, &worker_params, &net->worker), "worker",
-                       err);
+        status =
+            check(ucp_worker_create(net->context, &worker_params, &net->worker), "worker", err);
     }
     if (status == 0) {
         status = check(ucp_worker_get_efd(net->worker, &net->fd), "event descriptor", err);

@@ -91,8 +91,8 @@ int ucx_send(struct net *net, uint32_t to, uint64_t tag, const void *buffer, uin
              net_done_fn done, void *arg, struct gems_error *err)
 {
     ucp_request_param_t param = {
-        .op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA |
-                        UCP_OP_ATTR_FIELD_FLAGS,
+        .op_attr_mask =
+            UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_FLAGS,
         .flags = bytes < RNDV_BYTES ? UCP_AM_SEND_FLAG_EAGER : UCP_AM_SEND_FLAG_RNDV,
         .cb = { .send = on_sent },
     };
@@ -148,8 +148,8 @@ static void recv_pull(struct ucx_item *item, void *data)
         .cb = { .recv_am = on_pulled },
         .user_data = item,
     };
-    ucs_status_ptr_t request = ucp_am_recv_data_nbx(item->net->worker, data, item->buffer,
-                                                    item->bytes, &param);
+    ucs_status_ptr_t request =
+        ucp_am_recv_data_nbx(item->net->worker, data, item->buffer, item->bytes, &param);
 
     if (UCS_PTR_IS_ERR(request)) {
         ucx_peer_fail(&item->net->peers[item->match.source], UCS_PTR_STATUS(request));
@@ -199,8 +199,7 @@ static ucs_status_t message_keep(struct net *net, const struct ucx_header *h, vo
         item = pool_take(&net->pool);
     }
     if (!item) {
-        ucx_note(net, h->source, "sends what nobody receives: %u messages",
-                 net->arrived.n_items);
+        ucx_note(net, h->source, "sends what nobody receives: %u messages", net->arrived.n_items);
         net->counters.dropped++;
         ucx_peer_fail(&net->peers[h->source], UCS_ERR_EXCEEDS_LIMIT);
         return UCS_OK;
