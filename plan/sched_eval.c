@@ -9,12 +9,26 @@
  * takes one unit and a chain starts one every n_chains units. A pass comes later
  * in this order than the one it waits for, on whatever rank that runs, so the
  * ranks never wait in a circle. Each (rank, chain) has two slots: while one is
- * sent the other is computed. On one device there is nothing to overlap: one slot. */
+ * sent the other is computed. An edge over L stages is taken L units after it was
+ * made, where others of its chain have passed: then there are L / n_chains + 1. On
+ * one device there is nothing to overlap: one slot. */
 #include "plan/sched.h"
+
+static uint32_t slots_of(const struct plan *plan, uint32_t n_chains)
+{
+    uint32_t n_slots = plan->n_stages > 1 ? 2 : 1;
+
+    for (uint32_t e = 0; e < plan->n_edges; e++) {
+        uint32_t n = (plan->edges[e].to_stage - plan->edges[e].from_stage) / n_chains + 1;
+
+        n_slots = n > n_slots ? n : n_slots;
+    }
+    return n_slots;
+}
 
 static int run_pass(struct sched *s, uint32_t chain, uint32_t stage, uint32_t n_chains, uint32_t j)
 {
-    uint32_t n_slots = s->plan->n_stages > 1 ? 2 : 1;
+    uint32_t n_slots = slots_of(s->plan, n_chains);
 
     return sched_forward(s, chain, stage, j * n_chains + chain, n_slots * chain + j % n_slots);
 }
