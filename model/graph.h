@@ -30,6 +30,11 @@ enum op_kind {
     OP_DENSE,   /* y = W x + b on a flat vector; optionally ReLU (is_relu) */
     OP_LOSS,    /* softmax and cross-entropy with the sample's label; its out shape is
                    one flat value, but no tensor is written */
+    OP_DROPOUT, /* training: each value is 0 with probability rate, else x / (1 - rate);
+                   evaluation: x */
+    OP_CONCAT,  /* images of one size, channels behind one another */
+    OP_PICK,    /* one pixel of each tile of stride_h x stride_w: that in row r, column s;
+                   0 where the image ends before it */
     OP_KIND_COUNT
 };
 
@@ -48,13 +53,14 @@ struct node {
     uint32_t inputs[MODEL_MAX_INPUTS];         /* node indexes */
     struct shape out;                          /* filled by shape inference; given for OP_INPUT */
     uint32_t k;                                /* OP_CONV, OP_DENSE: outputs */
-    uint32_t r, s;                             /* filter or window */
+    uint32_t r, s;                             /* filter or window; OP_PICK: row, column */
     uint32_t stride_h, stride_w, pad_h, pad_w; /* pads on both sides alike */
     bool has_bias;                             /* OP_CONV, OP_DENSE */
     bool is_relu;                              /* ReLU fused behind */
     bool is_residual;                          /* OP_CONV: y = conv(inputs[0]) + inputs[1] */
     double eps;                                /* OP_BATCHNORM, 1e-5 */
     double decay; /* OP_BATCHNORM: a of running <- a running + (1-a) batch, 0.9 */
+    double rate;  /* OP_DROPOUT: from 0 to below 1 */
 };
 
 struct graph {
@@ -120,6 +126,10 @@ uint64_t graph_statistics(const struct graph *graph);
  * or as double (is_f64). He-normal for weights. */
 void param_init(const struct graph *graph, uint32_t node, const struct param *param, uint64_t seed,
                 bool is_f64, void *ret_values);
+
+/* Number of a node that follows from its name alone: what is drawn for it does
+ * not depend on the cut, nor on the nodes around it. The upper byte is 0. */
+uint64_t node_key(const struct node *node);
 
 /* Multiply-accumulates of a forward pass of one sample of a node. */
 uint64_t node_macs(const struct graph *graph, uint32_t node);

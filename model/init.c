@@ -1,4 +1,4 @@
-/* Initial values of parameters. */
+/* Initial values of parameters, and keys of random numbers. */
 #include "model/graph.h"
 
 #include <math.h>
@@ -15,9 +15,16 @@ static uint64_t hash_text(uint64_t hash, const char *text)
     return hash;
 }
 
+static const uint64_t hash_start = UINT64_C(0xcbf29ce484222325);
+
+uint64_t node_key(const struct node *node)
+{
+    return hash_text(hash_start, node->name) >> 8;
+}
+
 static uint64_t tensor_stream(const struct node *node, const struct param *param)
 {
-    uint64_t hash = hash_text(UINT64_C(0xcbf29ce484222325), node->name);
+    uint64_t hash = hash_text(hash_start, node->name);
 
     hash = hash_text(hash_text(hash, "."), param->suffix);
     /* The upper byte of a stream tells its use. */

@@ -198,6 +198,61 @@ static int infer_loss(const struct graph *graph, const struct node *node, struct
     return 0;
 }
 
+static int infer_dropout(const struct graph *graph, const struct node *node, struct shape *ret_out,
+                         struct gems_error *err)
+{
+    if (!(node->rate >= 0.0 && node->rate < 1.0)) {
+        return fail(err, node, "rate must be at least 0 and below 1");
+    }
+    *ret_out = *input_shape(graph, node, 0);
+    return 0;
+}
+
+static int infer_concat(const struct graph *graph, const struct node *node, struct shape *ret_out,
+                        struct gems_error *err)
+{
+    const struct shape *first = input_shape(graph, node, 0);
+    char text_a[OP_SHAPE_BYTES], text_b[OP_SHAPE_BYTES];
+    uint64_t channels = 0;
+
+    for (uint32_t i = 0; i < node->n_inputs; i++) {
+        const struct shape *in = input_shape(graph, node, i);
+
+        if (in->is_flat) {
+            return fail(err, node, "needs images, but an input is a flat vector");
+        }
+        if (in->h != first->h || in->w != first->w) {
+            return gems_error_set(err, GEMS_E_INVALID,
+                                  "node " NAME_FORMAT " (%s): its inputs differ in size: %s and %s",
+                                  node->name, op_name(node->kind), op_shape_text(first, text_a),
+                                  op_shape_text(in, text_b));
+        }
+        channels += in->c;
+    }
+    if (channels > UINT32_MAX) {
+        return fail(err, node, "a tensor of more than 2^40 values");
+    }
+    *ret_out = (struct shape){ .c = (uint32_t)channels, .h = first->h, .w = first->w };
+    return 0;
+}
+
+static int infer_pick(const struct graph *graph, const struct node *node, struct shape *ret_out,
+                      struct gems_error *err)
+{
+    const struct shape *in = input_shape(graph, node, 0);
+
+    if (in->is_flat) {
+        return fail(err, node, "needs an image, but its input is a flat vector");
+    }
+    if (node->r >= node->stride_h || node->s >= node->stride_w) {
+        return fail(err, node, "row and column must be inside the stride");
+    }
+    *ret_out = (struct shape){ .c = in->c,
+                               .h = (in->h - 1) / node->stride_h + 1,
+                               .w = (in->w - 1) / node->stride_w + 1 };
+    return 0;
+}
+
 static uint32_t add_bias(const struct node *node, struct param *ret_param)
 {
     if (!node->has_bias) {
@@ -253,6 +308,9 @@ static const struct op_class classes[OP_KIND_COUNT] = {
     [OP_FLATTEN] = { "flatten", 1, 1, false, NEED_DY, 0, infer_flatten, NULL },
     [OP_DENSE] = { "dense", 1, 1, true, NEED_X | NEED_DY, NEED_Y, infer_dense, params_dense },
     [OP_LOSS] = { "loss", 1, 1, false, NEED_KEPT, 0, infer_loss, NULL },
+    [OP_DROPOUT] = { "dropout", 1, 1, false, NEED_DY, 0, infer_dropout, NULL },
+    [OP_CONCAT] = { "concat", 2, MODEL_MAX_INPUTS, false, NEED_DY, 0, infer_concat, NULL },
+    [OP_PICK] = { "pick", 1, 1, false, NEED_DY, 0, infer_pick, NULL },
 };
 
 const struct op_class *op_class_of(enum op_kind kind)

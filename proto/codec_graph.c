@@ -32,6 +32,7 @@ static int node_from_proto(const Gems__Node *message, struct node *node, struct 
     node->is_residual = message->residual;
     node->eps = field_number(&check, "eps", message->eps);
     node->decay = field_number(&check, "decay", message->decay);
+    node->rate = field_number(&check, "rate", message->rate);
     node->out.c = (uint32_t)field_at_most(&check, "c", message->c, CODEC_MAX_SIDE);
     node->out.h = (uint32_t)field_at_most(&check, "h", message->h, CODEC_MAX_SIDE);
     node->out.w = (uint32_t)field_at_most(&check, "w", message->w, CODEC_MAX_SIDE);
@@ -120,6 +121,7 @@ static Gems__Node *node_to_proto(struct build *build, const struct node *node)
     message->residual = node->is_residual;
     message->eps = node->eps;
     message->decay = node->decay;
+    message->rate = node->rate;
     message->c = node->out.c;
     message->h = node->out.h;
     message->w = node->out.w;

@@ -46,6 +46,17 @@ static uint32_t add_flat_source(struct graph *graph, uint32_t x, uint32_t k)
     return add_node(graph, &dense);
 }
 
+static uint32_t below(uint32_t pad, uint32_t window)
+{
+    return pad < window ? pad : window ? window - 1 : 0;
+}
+
+static void set_pads(struct node *node, uint32_t pad)
+{
+    node->pad_h = below(pad, node->r);
+    node->pad_w = below(pad, node->s);
+}
+
 /* The residual of a convolution has the shape of its output: another one of the
  * same geometry gives it. */
 static uint32_t add_residual_source(struct graph *graph, const struct trial_case *c, uint32_t x)
@@ -56,7 +67,7 @@ static uint32_t add_residual_source(struct graph *graph, const struct trial_case
     node.r = c->r;
     node.s = c->s;
     node.stride_h = node.stride_w = c->stride;
-    node.pad_h = node.pad_w = c->pad;
+    set_pads(&node, c->pad);
     return add_node(graph, &node);
 }
 
@@ -64,16 +75,17 @@ static struct node node_of(const struct trial_case *c)
 {
     struct node node = { .kind = c->kind, .name = "tested", .n_inputs = 1, .k = c->k, .r = c->r,
                          .s = c->s, .has_bias = c->has_bias, .is_relu = c->is_relu,
-                         .is_residual = c->is_residual, .eps = 1e-5, .decay = 0.9 };
+                         .is_residual = c->is_residual, .eps = 1e-5, .decay = 0.9, .rate = c->rate };
 
     node.stride_h = node.stride_w = c->stride;
-    node.pad_h = node.pad_w = c->pad;
+    set_pads(&node, c->pad);
     return node;
 }
 
 static void build_graph(struct trial *t, const struct trial_case *c)
 {
-    bool is_flat = c->kind == OP_DENSE || c->kind == OP_LOSS;
+    bool is_flat = c->kind == OP_DENSE || c->kind == OP_LOSS ||
+                   (c->kind == OP_DROPOUT && c->h == 1 && c->w == 1);
     struct node input = { .kind = OP_INPUT, .name = "images" };
     struct node node = node_of(c);
     uint32_t source;
@@ -91,11 +103,24 @@ static void build_graph(struct trial *t, const struct trial_case *c)
         node.n_inputs = 2;
         node.inputs[1] = add_source(&t->graph, "source1", c->c);
     }
+    for (uint32_t i = 0; i < MODEL_MAX_INPUTS - 1 && c->more[i]; i++) {
+        char name[16];
+
+        snprintf(name, sizeof name, "source%u", i + 1);
+        node.inputs[node.n_inputs++] = add_source(&t->graph, name, c->more[i]);
+    }
     if (c->is_residual) {
         node.n_inputs = 2;
         node.inputs[1] = add_residual_source(&t->graph, c, source);
     }
     t->node = add_node(&t->graph, &node);
+}
+
+static uint64_t input_count(const struct trial *t, uint32_t i)
+{
+    uint32_t input = t->graph.nodes[t->node].inputs[i];
+
+    return t->batch * shape_count(&t->graph.nodes[input].out);
 }
 
 void trial_init(struct trial *t, const struct trial_case *c)
@@ -108,6 +133,7 @@ void trial_init(struct trial *t, const struct trial_case *c)
     t->stat_weight = 0.1;
     t->grad_scale = 1.0 / c->batch;
     t->n_weight_runs = 1;
+    t->draw = (struct be_draw){ 11, 3, 40 };
     build_graph(t, c);
     node = &t->graph.nodes[t->node];
     t->n_inputs = node->n_inputs;
@@ -115,7 +141,7 @@ void trial_init(struct trial *t, const struct trial_case *c)
     t->n_y = t->batch * shape_count(&node->out);
     t->n_x = t->batch * shape_count(&t->graph.nodes[node->inputs[0]].out);
     for (uint32_t i = 0; i < t->n_inputs; i++) {
-        uint64_t n = i && c->is_residual ? t->n_y : t->n_x;
+        uint64_t n = input_count(t, i);
 
         t->x[i] = zalloc(n * sizeof(double));
         t->dx[i] = zalloc(n * sizeof(double));
@@ -154,19 +180,12 @@ static void fill(double *values, uint64_t n, uint64_t seed, uint64_t stream)
     }
 }
 
-static uint64_t input_count(const struct trial *t, uint32_t i)
-{
-    uint32_t input = t->graph.nodes[t->node].inputs[i];
-
-    return t->batch * shape_count(&t->graph.nodes[input].out);
-}
-
 void trial_fill(struct trial *t, uint64_t seed)
 {
     for (uint32_t i = 0; i < t->n_inputs; i++) {
         fill(t->x[i], input_count(t, i), seed, i);
     }
-    fill(t->dy, t->n_y, seed, 2);
+    fill(t->dy, t->n_y, seed, 9);
     for (uint32_t p = 0; p < t->n_params; p++) {
         fill(t->values[p], param_count(&t->params[p]), seed, 10 + p);
         for (uint64_t i = 0; t->params[p].role == PARAM_VARIANCE && i < param_count(&t->params[p]);
@@ -186,10 +205,10 @@ struct run {
     const struct backend *backend;
     enum be_type type;
     struct be_device *dev;
-    struct be_op *op, *sources[2]; /* sources: for the layout of the inputs */
+    struct be_op *op, *sources[MODEL_MAX_INPUTS]; /* sources: for the layout of the inputs */
     struct be_args args;
-    void *x[2], *y, *dy, *dx[2], *kept, *scratch, *params, *params2, *grads, *plain;
-    uint64_t x_bytes[2];
+    void *x[MODEL_MAX_INPUTS], *y, *dy, *dx[MODEL_MAX_INPUTS], *kept, *scratch, *params, *params2, *grads, *plain;
+    uint64_t x_bytes[MODEL_MAX_INPUTS];
 };
 
 static void *to_type(struct run *r, const double *values, uint64_t n)
@@ -232,8 +251,11 @@ static struct be_op *make_op(struct run *r, uint32_t node)
 
 static uint64_t largest_tensor(const struct trial *t)
 {
-    uint64_t largest = t->n_x > t->n_y ? t->n_x : t->n_y;
+    uint64_t largest = t->n_y;
 
+    for (uint32_t i = 0; i < t->n_inputs; i++) {
+        largest = input_count(t, i) > largest ? input_count(t, i) : largest;
+    }
     for (uint32_t p = 0; p < t->n_params; p++) {
         uint64_t n = param_count(&t->params[p]);
 
@@ -293,7 +315,7 @@ static void run_init(struct run *r, struct trial *t, const struct backend *backe
     import_inputs(r);
     r->args = (struct be_args){ .y = r->y, .kept = t->mode == BE_TRAIN ? r->kept : NULL,
                                 .dy = r->dy, .params = r->params, .params2 = r->params2,
-                                .grads = r->grads, .scratch = r->scratch, .labels = t->labels,
+                                .grads = r->grads, .scratch = r->scratch, .draw = t->draw, .labels = t->labels,
                                 .grad_scale = t->grad_scale, .stat_weight = t->stat_weight,
                                 .loss_sum = &t->loss_sum, .n_correct = &t->n_correct };
     for (uint32_t i = 0; i < t->n_inputs; i++) {
@@ -363,29 +385,39 @@ static void run_forward(struct run *r)
     }
 }
 
+/* The images have no gradient. */
+static bool has_dx(const struct run *r, uint32_t i)
+{
+    const struct graph *graph = &r->t->graph;
+
+    return graph->nodes[graph->nodes[r->t->node].inputs[i]].kind != OP_INPUT;
+}
+
 static void run_backward(struct run *r)
 {
     const struct node *node = &r->t->graph.nodes[r->t->node];
     const struct be_ops *ops = r->backend->ops;
-    bool is_image = r->t->graph.nodes[node->inputs[0]].kind == OP_INPUT;
     struct gems_error err = { 0 };
 
-    for (uint32_t i = 0; !is_image && i < r->t->n_inputs; i++) {
-        r->args.dx[i] = r->dx[i];
+    for (uint32_t i = 0; i < r->t->n_inputs; i++) {
+        r->args.dx[i] = has_dx(r, i) ? r->dx[i] : NULL;
     }
     /* What backward does not need is not there in a real stage. */
     if (!(node_backward_needs(node) & NEED_Y)) {
         r->args.y = NULL;
     }
     if (!(node_backward_needs(node) & NEED_X)) {
-        r->args.x[0] = r->args.x[1] = NULL;
+        memset(r->args.x, 0, sizeof r->args.x);
     }
     must(ops->backward_input(r->op, &r->args, &err), &err);
     for (uint32_t i = 0; r->t->n_params && i < r->t->n_weight_runs; i++) {
         r->args.grads_write = i == 0;
         must(ops->backward_weight(r->op, &r->args, &err), &err);
     }
-    for (uint32_t i = 0; !is_image && i < r->t->n_inputs; i++) {
+    for (uint32_t i = 0; i < r->t->n_inputs; i++) {
+        if (!has_dx(r, i)) {
+            continue;
+        }
         export_tensor(r, r->sources[i], r->dx[i], r->x_bytes[i], r->t->dx[i],
                       input_count(r->t, i));
     }

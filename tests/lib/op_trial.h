@@ -10,9 +10,11 @@
 struct trial_case {
     enum op_kind kind;
     uint32_t batch, c, h, w; /* input of the node under test */
-    uint32_t k, r, s, stride, pad;
+    uint32_t k, r, s, stride, pad; /* pad: of both sides, but less than the window there */
     bool has_bias, is_relu, is_residual;
     bool is_image; /* reads the images directly */
+    double rate;   /* OP_DROPOUT */
+    uint32_t more[MODEL_MAX_INPUTS - 1]; /* OP_CONCAT: channels of the inputs behind the first */
 };
 
 /* Values in double, plain layout. Filled in by trial_run: y, dx, grads, loss. */
@@ -23,12 +25,13 @@ struct trial {
     uint32_t n_inputs, n_params;
     uint64_t n_x, n_y; /* elements of a whole batch */
     struct param params[MODEL_MAX_PARAMS];
-    double *x[2], *dy, *values[MODEL_MAX_PARAMS];
+    double *x[MODEL_MAX_INPUTS], *dy, *values[MODEL_MAX_PARAMS];
     uint32_t *labels;
-    double *y, *dx[2], *grads[MODEL_MAX_PARAMS];
+    double *y, *dx[MODEL_MAX_INPUTS], *grads[MODEL_MAX_PARAMS];
     double loss_sum;
     uint32_t n_correct;
     double stat_weight, grad_scale;
+    struct be_draw draw;
     uint32_t n_weight_runs; /* backward_weight calls: 1 written, more added */
     bool has_clean_padding; /* every padding element of what was written is zero */
 };

@@ -138,7 +138,7 @@ static int set_make(struct oracle *o, struct set *set, struct gems_error *err)
         st = st < 0 ? st : take(o, info->kept_bytes, &set->kept[i], err);
     }
     st = st < 0 ? st : take(o, scratch, &set->scratch, err);
-    for (uint32_t k = 0; st == GEMS_OK && k < 2; k++) {
+    for (uint32_t k = 0; st == GEMS_OK && k < MODEL_MAX_INPUTS; k++) {
         st = take(o, largest, &set->part[k], err);
     }
     return st;
@@ -277,7 +277,8 @@ int oracle_create(const struct oracle_config *config, struct oracle **ret_oracle
 }
 
 static int forward(struct oracle *o, struct set *set, const void *images, const uint32_t *labels,
-                   struct oracle_result *result, struct gems_error *err)
+                   const struct be_draw *draw, struct oracle_result *result,
+                   struct gems_error *err)
 {
     uint64_t bytes = set->batch * shape_count(&o->graph->nodes[0].out) * element_bytes(o);
     int st = o->backend->device->copy_in(o->dev, set->out[0].memory, images, bytes, err);
@@ -288,6 +289,7 @@ static int forward(struct oracle *o, struct set *set, const void *images, const 
         uint32_t n_correct = 0;
 
         args.labels = labels;
+        args.draw = *draw;
         args.loss_sum = &loss;
         args.n_correct = &n_correct;
         st = o->backend->ops->forward(set->ops[i], &args, err);
@@ -351,15 +353,18 @@ static int run_microbatch(struct oracle *o, const struct oracle_batch *batch, ui
     const uint32_t *labels = batch->labels + first;
     const char *images = (const char *)batch->images +
                          first * shape_count(&o->graph->nodes[0].out) * element_bytes(o);
+    struct be_draw draw = batch->draw;
     struct set *set = NULL;
     int st = set_find(o, n, BE_TRAIN, &set, err);
 
-    st = st < 0 ? st : forward(o, set, images, labels, result, err);
+    draw.first_sample += first;
+    st = st < 0 ? st : forward(o, set, images, labels, &draw, result, err);
     for (uint32_t s = 0; st == GEMS_OK && s < o->n_steps; s++) {
         struct be_args args = args_of(o, set, o->steps[s].node, grads);
         double decay = o->graph->nodes[o->steps[s].node].decay;
 
         args.labels = labels;
+        args.draw = draw;
         args.grads_write = is_first;
         args.grad_scale = 1.0 / (double)batch->n;
         args.stat_weight = (1.0 - decay) * pow(decay, (double)(o->n_microbatches - 1 - i));
@@ -470,7 +475,7 @@ int oracle_evaluate(struct oracle *o, const struct oracle_batch *batch,
 
         st = set_find(o, rest < batch->microbatch ? rest : batch->microbatch, BE_EVAL, &set, err);
         st = st < 0 ? st : forward(o, set, (const char *)batch->images + first * sample,
-                                   batch->labels + first, &result, err);
+                                   batch->labels + first, &batch->draw, &result, err);
     }
     if (st == GEMS_OK) {
         *ret_result = result;

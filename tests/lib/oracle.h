@@ -28,6 +28,7 @@ struct oracle_batch {
     uint32_t n;
     uint32_t microbatch; /* samples; the last one may be shorter */
     uint32_t n_blocks;
+    struct be_draw draw; /* of the first sample */
 };
 
 struct oracle_result {

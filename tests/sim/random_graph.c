@@ -67,8 +67,12 @@ static void put(struct growth *g, uint32_t node)
 
 static struct node one_input(enum op_kind kind, uint32_t input)
 {
-    return (
-        struct node){ .kind = kind, .n_inputs = 1, .inputs = { input }, .eps = 1e-5, .decay = 0.9 };
+    return (struct node){ .kind = kind,
+                          .n_inputs = 1,
+                          .inputs = { input },
+                          .eps = 1e-5,
+                          .decay = 0.9,
+                          .rate = 0.5 };
 }
 
 static struct node window(enum op_kind kind, uint32_t input, uint32_t k, uint32_t stride)
@@ -92,9 +96,21 @@ static void add_sum(struct growth *g, uint32_t a, uint32_t b)
     put(g, add(g, node));
 }
 
+/* Joins two to four tensors and convolves them back to the common shape. */
+static void add_concat(struct growth *g, uint32_t x, uint32_t channels)
+{
+    struct node node = one_input(OP_CONCAT, x);
+    uint32_t n = draw_between(g->draw, 1, MODEL_MAX_INPUTS - 1);
+
+    while (n-- > 0) {
+        node.inputs[node.n_inputs++] = take(g);
+    }
+    put(g, add(g, window(OP_CONV, add(g, node), channels, 1)));
+}
+
 static void grow(struct growth *g, uint32_t channels)
 {
-    uint32_t x = take(g), kind = draw_between(g->draw, 0, 5);
+    uint32_t x = take(g), kind = draw_between(g->draw, 0, 7);
     struct node node;
 
     switch (kind) {
@@ -118,6 +134,12 @@ static void grow(struct growth *g, uint32_t channels)
     case 4:
         add_sum(g, x, take(g));
         return;
+    case 5:
+        add_concat(g, x, channels);
+        return;
+    case 6:
+        node = one_input(OP_DROPOUT, x);
+        break;
     default:
         node = window(draw_chance(g->draw, 50) ? OP_MAXPOOL : OP_AVGPOOL, x, 0, 1);
         break;

@@ -12,8 +12,8 @@ struct draw {
 uint32_t draw_between(struct draw *draw, uint32_t low, uint32_t high);
 bool draw_chance(struct draw *draw, uint32_t percent);
 
-/* A correct network: convolutions with and without residuals, sums, pools,
- * batch-norm, tensors with several readers near and far, one to some forty
+/* A correct network: convolutions with and without residuals, sums, joins,
+ * pools, batch-norm, dropout, tensors with several readers near and far, one to some forty
  * layers. Aborts on failure (no memory). */
 void random_graph(struct draw *draw, struct graph *ret_graph);
 

@@ -7,12 +7,17 @@ liboracle_a_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
 
 backend_tests = \
     tests/unit/test_backend_alloc \
+    tests/unit/test_backend_dropout \
     tests/unit/test_backend_ops \
     tests/unit/test_backend_train \
     tests/unit/test_inspect
 check_PROGRAMS += $(backend_tests)
 TESTS += $(backend_tests)
 backend_LIBS = liboracle.a libbackend.a libplan.a libmodel.a libcommon.a $(DNNL_LIBS)
+
+tests_unit_test_backend_dropout_SOURCES = tests/unit/test_backend_dropout.c
+tests_unit_test_backend_dropout_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
+tests_unit_test_backend_dropout_LDADD = libtest.a $(backend_LIBS) $(CHECK_LIBS_ALL)
 
 tests_unit_test_backend_ops_SOURCES = tests/unit/test_backend_ops.c
 tests_unit_test_backend_ops_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)

@@ -106,7 +106,7 @@ static void check_steps(const struct graph *graph, const struct backend *backend
     static const uint32_t labels[BATCH] = { 1, 2, 3, 4, 5 };
     struct oracle_config config = { .graph = graph, .backend = backend, .type = BE_F32,
                                     .threads = threads, .seed = 1 };
-    struct oracle_batch batch = { images, labels, BATCH, 2, 2 };
+    struct oracle_batch batch = { images, labels, BATCH, 2, 2, { 0 } };
     struct gems_error err = { 0 };
     struct oracle *oracle = NULL;
     int st;

@@ -44,6 +44,16 @@ static const struct trial_case difference_cases[] = {
     { .kind = OP_DENSE, .batch = 3, .c = 7, .h = 2, .w = 2, .k = 5, .has_bias = true,
       .is_relu = true },
     { .kind = OP_LOSS, .batch = 4, .c = 6, .h = 2, .w = 2 },
+    { .kind = OP_CONV, .batch = 2, .c = 2, .h = 8, .w = 9, .k = 3, .r = 1, .s = 7, .stride = 1,
+      .pad = 3 },
+    { .kind = OP_CONV, .batch = 2, .c = 2, .h = 9, .w = 8, .k = 3, .r = 7, .s = 1, .stride = 2,
+      .pad = 3 },
+    { .kind = OP_DROPOUT, .batch = 2, .c = 3, .h = 4, .w = 5, .rate = 0.3 },
+    { .kind = OP_DROPOUT, .batch = 3, .c = 17, .h = 1, .w = 1, .rate = 0.5 },
+    { .kind = OP_CONCAT, .batch = 2, .c = 3, .h = 3, .w = 4, .more = { 2, 1, 4 } },
+    { .kind = OP_CONCAT, .batch = 1, .c = 2, .h = 2, .w = 2, .more = { 5 } },
+    { .kind = OP_PICK, .batch = 2, .c = 3, .h = 5, .w = 6, .r = 1, .s = 1, .stride = 2 },
+    { .kind = OP_PICK, .batch = 1, .c = 2, .h = 7, .w = 4, .r = 0, .s = 2, .stride = 3 },
 };
 
 /* The number whose gradient backward claims to give. */
@@ -135,12 +145,12 @@ END_TEST
 
 /* ---- every back end against ref ---- */
 
-#define CONV(b, ci, hi, wi, ko, f, st, pd, ...)                                             \
-    { .kind = OP_CONV, .batch = b, .c = ci, .h = hi, .w = wi, .k = ko, .r = f, .s = f,      \
+#define CONV(b, ci, hi, wi, ko, f, st, pd, ...)                                                    \
+    { .kind = OP_CONV, .batch = b, .c = ci, .h = hi, .w = wi, .k = ko, .r = f, .s = f,              \
       .stride = st, .pad = pd, __VA_ARGS__ }
-#define NORM(b, ci, hi, wi, ...)                                                            \
+#define NORM(b, ci, hi, wi, ...)                                                                   \
     { .kind = OP_BATCHNORM, .batch = b, .c = ci, .h = hi, .w = wi, __VA_ARGS__ }
-#define POOL(kd, b, ci, hi, wi, f, st, pd)                                                  \
+#define POOL(kd, b, ci, hi, wi, f, st, pd)                                                         \
     { .kind = kd, .batch = b, .c = ci, .h = hi, .w = wi, .r = f, .s = f, .stride = st, .pad = pd }
 
 static const struct trial_case cases[] = {
@@ -194,6 +204,33 @@ static const struct trial_case cases[] = {
     POOL(OP_AVGPOOL, 2, 10, 15, 13, 3, 2, 1),
     POOL(OP_AVGPOOL, 1, 6, 28, 28, 2, 2, 0),
     POOL(OP_AVGPOOL, 2, 64, 7, 7, 7, 7, 0),
+    POOL(OP_AVGPOOL, 2, 20, 9, 11, 3, 1, 1),
+    POOL(OP_AVGPOOL, 2, 16, 14, 14, 2, 2, 0),
+    /* long windows */
+    { .kind = OP_CONV, .batch = 2, .c = 4, .h = 8, .w = 8, .k = 4, .r = 1, .s = 7, .stride = 1,
+      .pad = 3 },
+    { .kind = OP_CONV, .batch = 2, .c = 32, .h = 9, .w = 17, .k = 32, .r = 7, .s = 1, .stride = 1,
+      .pad = 3 },
+    { .kind = OP_CONV, .batch = 1, .c = 20, .h = 2, .w = 2, .k = 20, .r = 1, .s = 7, .stride = 1,
+      .pad = 3 },
+    /* dropout */
+    { .kind = OP_DROPOUT, .batch = 3, .c = 20, .h = 5, .w = 7, .rate = 0.25 },
+    { .kind = OP_DROPOUT, .batch = 2, .c = 3, .h = 40, .w = 41, .rate = 0.9, .is_image = true },
+    { .kind = OP_DROPOUT, .batch = 32, .c = 4096, .h = 1, .w = 1, .rate = 0.5 },
+    { .kind = OP_DROPOUT, .batch = 2, .c = 16, .h = 4, .w = 4 },
+    /* concat: whole blocks, parts of blocks, several inputs in one block */
+    { .kind = OP_CONCAT, .batch = 2, .c = 32, .h = 13, .w = 11, .more = { 16, 48, 16 } },
+    { .kind = OP_CONCAT, .batch = 2, .c = 10, .h = 7, .w = 9, .more = { 9 } },
+    { .kind = OP_CONCAT, .batch = 3, .c = 4, .h = 6, .w = 6, .more = { 4, 4, 4 } },
+    { .kind = OP_CONCAT, .batch = 1, .c = 17, .h = 5, .w = 3, .more = { 40, 1 } },
+    { .kind = OP_CONCAT, .batch = 2, .c = 3, .h = 33, .w = 40, .more = { 8, 23 },
+      .is_image = true },
+    /* pick */
+    { .kind = OP_PICK, .batch = 2, .c = 32, .h = 32, .w = 32, .r = 1, .s = 1, .stride = 2 },
+    { .kind = OP_PICK, .batch = 3, .c = 20, .h = 15, .w = 33, .r = 1, .s = 1, .stride = 2 },
+    { .kind = OP_PICK, .batch = 1, .c = 6, .h = 7, .w = 7, .s = 3, .stride = 4 },
+    { .kind = OP_PICK, .batch = 2, .c = 3, .h = 28, .w = 28, .r = 1, .stride = 2,
+      .is_image = true },
     /* flat */
     { .kind = OP_FLATTEN, .batch = 2, .c = 16, .h = 5, .w = 5 },
     { .kind = OP_FLATTEN, .batch = 5, .c = 6, .h = 3, .w = 4 },
@@ -287,8 +324,12 @@ END_TEST
 static void same_bits(const struct trial *a, const struct trial *b, int i)
 {
     ck_assert_msg(memcmp(a->y, b->y, a->n_y * sizeof *a->y) == 0, "case %d: outputs differ", i);
-    ck_assert_msg(memcmp(a->dx[0], b->dx[0], a->n_x * sizeof *a->dx[0]) == 0,
-                  "case %d: input gradients differ", i);
+    for (uint32_t k = 0; k < a->n_inputs; k++) {
+        uint64_t n = a->batch * shape_count(&a->graph.nodes[a->graph.nodes[a->node].inputs[k]].out);
+
+        ck_assert_msg(memcmp(a->dx[k], b->dx[k], n * sizeof(double)) == 0,
+                      "case %d: input gradients differ", i);
+    }
     for (uint32_t p = 0; p < a->n_params; p++) {
         ck_assert_msg(memcmp(a->grads[p], b->grads[p],
                              param_count(&a->params[p]) * sizeof(double)) == 0,

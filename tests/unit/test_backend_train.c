@@ -195,7 +195,7 @@ START_TEST(ref_in_f64_trains_as_pytorch_does)
     images = make_images(&graph, BATCH, true);
     make_labels(labels, BATCH);
     for (uint32_t step = 0; step < STEPS; step++) {
-        struct oracle_batch batch = { images, labels, BATCH, BATCH, 1 };
+        struct oracle_batch batch = { images, labels, BATCH, BATCH, 1, { 0 } };
         double want;
 
         update.adam.step = step + 1;
@@ -349,7 +349,7 @@ START_TEST(cpu_evaluation_of_a_trained_resnet_is_near_ref)
     ref = open_oracle(&graph, "ref", BE_F32);
     images = make_images(&graph, BATCH, false);
     make_labels(labels, BATCH);
-    struct oracle_batch batch = { images, labels, BATCH, 3, 2 };
+    struct oracle_batch batch = { images, labels, BATCH, 3, 2, { 0 } };
 
     must(oracle_gradients(ref, &batch, &a, &err), &err);
     must(oracle_apply(ref, &update, &err), &err);
@@ -459,12 +459,12 @@ START_TEST(running_statistics_of_a_split_step_are_those_of_its_microbatches_in_t
     turns = open_oracle(&graph, "ref", BE_F64);
     images = make_images(&graph, BATCH, true);
     make_labels(labels, BATCH);
-    struct oracle_batch batch = { images, labels, BATCH, 2, 2 };
+    struct oracle_batch batch = { images, labels, BATCH, 2, 2, { 0 } };
 
     must(oracle_gradients(one, &batch, &result, &err), &err);
     must(oracle_apply(one, &still, &err), &err);
     for (uint32_t i = 0; i < BATCH / 2; i++) {
-        struct oracle_batch part = { (double *)images + i * 2 * 64, labels + 2 * i, 2, 2, 1 };
+        struct oracle_batch part = { (double *)images + i * 2 * 64, labels + 2 * i, 2, 2, 1, { 0 } };
 
         must(oracle_gradients(turns, &part, &result, &err), &err);
         must(oracle_apply(turns, &still, &err), &err);

@@ -199,6 +199,31 @@ static struct node in_layer(struct node node, uint32_t layer)
     return node;
 }
 
+static struct node dropout(double rate)
+{
+    struct node node = reading(OP_DROPOUT, "x", 0, 0);
+
+    node.rate = rate;
+    return node;
+}
+
+static struct node concat(uint32_t a, uint32_t b, uint32_t n)
+{
+    struct node node = add("x", a, b);
+
+    node.kind = OP_CONCAT;
+    node.n_inputs = n;
+    return node;
+}
+
+static struct node pick(uint32_t x, uint32_t row, uint32_t column, uint32_t stride)
+{
+    struct node node = windowed(OP_PICK, "x", x, row, stride, 0);
+
+    node.s = column;
+    return node;
+}
+
 struct refusal {
     struct node node;
     const char *text;
@@ -212,7 +237,7 @@ static struct node long_name(void)
     return node;
 }
 
-enum { N_REFUSALS = 34 };
+enum { N_REFUSALS = 43 };
 
 static void make_refusals(struct refusal r[N_REFUSALS])
 {
@@ -271,6 +296,15 @@ static void make_refusals(struct refusal r[N_REFUSALS])
         { dense("x", 1, 0), "node x (dense): needs at least 1 output" },
         { reading(OP_LOSS, "x", 0, 1),
           "node x (loss): needs a flat vector of 2 class scores, but its input is 192x1x1 (flat)" },
+        { dropout(1.0), "node x (dropout): rate must be at least 0 and below 1" },
+        { dropout(NAN), "node x (dropout): rate must be at least 0 and below 1" },
+        { concat(0, 0, 1), "node x (concat): has 1 inputs instead of 2 to 4" },
+        { concat(0, 0, 5), "node x (concat): has 5 inputs instead of 2 to 4" },
+        { concat(0, 1, 2), "node x (concat): needs images, but an input is a flat vector" },
+        { pick(1, 0, 0, 2), "node x (pick): needs an image, but its input is a flat vector" },
+        { pick(0, 2, 0, 2), "node x (pick): row and column must be inside the stride" },
+        { pick(0, 1, 3, 2), "node x (pick): row and column must be inside the stride" },
+        { pick(0, 0, 0, 0), "node x (pick): row and column must be inside the stride" },
     };
 
     memcpy(r, all, sizeof all);
@@ -289,6 +323,44 @@ START_TEST(a_wrong_node_is_refused_by_name)
     expect_text(&err, graph_add(&graph, &refusals[_i].node, &err), GEMS_E_INVALID,
                 refusals[_i].text);
     ck_assert_uint_eq(graph.n_nodes, 2);
+    graph_fini(&graph);
+}
+END_TEST
+
+START_TEST(a_concat_adds_channels_and_wants_one_size)
+{
+    struct gems_error err = { 0 };
+    struct graph graph;
+    struct node node;
+
+    graph_init(&graph, "concat", 2);
+    put(&graph, image(3, 8, 6));
+    put(&graph, conv("conv", 0, 5, 1, 1, 0));
+    put(&graph, windowed(OP_MAXPOOL, "pool", 0, 2, 2, 0));
+    node = concat(0, 1, 3);
+    node.inputs[2] = 1;
+    put(&graph, node);
+    ck_assert_uint_eq(graph.nodes[3].out.c, 13);
+    ck_assert_uint_eq(graph.nodes[3].out.h, 8);
+    ck_assert_uint_eq(graph.nodes[3].out.w, 6);
+    node = concat(1, 2, 2);
+    expect_text(&err, graph_add(&graph, &node, &err), GEMS_E_INVALID,
+                "node x (concat): its inputs differ in size: 5x8x6 and 3x4x3");
+    graph_fini(&graph);
+}
+END_TEST
+
+START_TEST(a_pick_takes_one_pixel_of_each_tile)
+{
+    static const uint32_t sides[][3] = { { 8, 2, 4 }, { 7, 2, 4 }, { 1, 2, 1 }, { 7, 3, 3 } };
+    struct graph graph;
+
+    graph_init(&graph, "pick", 2);
+    put(&graph, image(3, sides[_i][0], 5));
+    put(&graph, pick(0, 1, 1, sides[_i][1]));
+    ck_assert_uint_eq(graph.nodes[1].out.c, 3);
+    ck_assert_uint_eq(graph.nodes[1].out.h, sides[_i][2]);
+    ck_assert_uint_eq(graph.nodes[1].out.w, (5 + sides[_i][1] - 1) / sides[_i][1]);
     graph_fini(&graph);
 }
 END_TEST
@@ -677,6 +749,9 @@ START_TEST(backward_needs_follow_the_operator)
         { OP_FLATTEN, NEED_DY, 0 },
         { OP_DENSE, NEED_X | NEED_DY, NEED_X | NEED_Y | NEED_DY },
         { OP_LOSS, NEED_KEPT, 0 },
+        { OP_DROPOUT, NEED_DY, 0 },
+        { OP_CONCAT, NEED_DY, 0 },
+        { OP_PICK, NEED_DY, 0 },
     };
     struct node node = { .kind = cases[_i].kind };
 
@@ -699,6 +774,8 @@ static Suite *suite(void)
                         sizeof windows / sizeof windows[0]);
     tcase_add_test(shapes, a_flat_vector_differs_from_a_1x1_image);
     tcase_add_loop_test(shapes, a_wrong_node_is_refused_by_name, 0, N_REFUSALS);
+    tcase_add_test(shapes, a_concat_adds_channels_and_wants_one_size);
+    tcase_add_loop_test(shapes, a_pick_takes_one_pixel_of_each_tile, 0, 4);
     tcase_add_test(shapes, layers_count_up_without_gaps);
     tcase_add_loop_test(shapes, a_first_node_that_is_no_image_is_refused, 0, 4);
     tcase_add_loop_test(shapes, huge_sizes_are_refused_not_wrapped, 0, 9);

@@ -60,6 +60,13 @@ struct be_op_info {
     struct be_param params[MODEL_MAX_PARAMS]; /* in the order of node_params() */
 };
 
+/* What random numbers of a call follow from, besides its node's name. The same
+ * in forward, recomputation and backward of a micro-batch. */
+struct be_draw {
+    uint64_t seed, epoch;
+    uint64_t first_sample; /* of the micro-batch, counted within the epoch */
+};
+
 /* Pointers of one call. Unused ones are NULL. All are aligned to 64. */
 struct be_args {
     const void *x[MODEL_MAX_INPUTS];
@@ -73,6 +80,7 @@ struct be_args {
     void *grads;                /* block like params; running statistics have their rows here */
     bool grads_write;
     void *scratch;
+    struct be_draw draw;        /* OP_DROPOUT */
     const uint32_t *labels;     /* OP_LOSS */
     double grad_scale;          /* OP_LOSS backward: 1 / samples of the whole step */
     double stat_weight;         /* OP_BATCHNORM backward: coefficient of this micro-batch's mean and
@@ -83,10 +91,8 @@ struct be_args {
 };
 
 /* Operators. backward_input writes dx of every input whose dx is not NULL;
- * backward_weight handles grads. Input comes first; where something above the
- * node has weights, OP_BATCHNORM needs it before backward_weight (one pass gives
- * both). Where nothing above has, there is no dx to ask for.
- * OP_LOSS: dx = (probabilities - one-hot) * grad_scale; it has no y. */
+ * backward_weight handles grads. Either may be called alone, input first.
+ * OP_LOSS: dx = (probabilities - one-hot) * grad_scale. */
 struct be_ops {
     int (*describe)(struct be_device *dev, const struct be_op_desc *desc, struct be_op_info *ret_info,
                     struct gems_error *err);
@@ -156,8 +162,7 @@ struct backend {
     const char *name; /* "ref", "cpu" */
     bool is_host_memory; /* pointers may be read by the CPU and the transport */
     /* Kind of device: library version and instruction set, part of what decides
-     * bits: "oneDNN 2.6.3 avx512_core"; with " threads N" once a device is open.
-     * Static text. */
+     * bits: "oneDNN 2.6.3 avx512_core". */
     const char *(*kind)(void);
     const struct be_device_ops *device;
     const struct be_ops *ops;

@@ -21,7 +21,7 @@ static bool same_attributes(const struct node *a, const struct node *b)
            a->s == b->s && a->stride_h == b->stride_h && a->stride_w == b->stride_w &&
            a->pad_h == b->pad_h && a->pad_w == b->pad_w && a->has_bias == b->has_bias &&
            a->is_relu == b->is_relu && a->is_residual == b->is_residual && a->eps == b->eps &&
-           same_shape(&a->out, &b->out);
+           a->rate == b->rate && same_shape(&a->out, &b->out);
 }
 
 static bool same_inputs(const struct graph *graph, const struct source *sources, uint32_t i,

@@ -274,8 +274,10 @@ static void fill_args(struct exec *exec, struct exec_item *item, const struct la
                             .dy = at(exec, item, step->dy),
                             .scratch = exec->memory.scratch,
                             .grads_write = item->instr.is_first,
+                            .draw = exec->run->draw,
                             .grad_scale = exec->run->grad_scale };
 
+    args.draw.first_sample += (uint64_t)microbatch * exec->program->program->microbatch;
     for (uint32_t k = 0; k < node->n_inputs; k++) {
         args.x[k] = at(exec, item, step->x[k]);
         args.dx[k] = at(exec, item, step->dx[k]);

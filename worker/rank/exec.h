@@ -62,6 +62,7 @@ struct exec {
 /* One pass through a program. */
 struct exec_run {
     double grad_scale;
+    struct be_draw draw; /* of the program's first sample */
     struct optim_step step;
     /* Whether the program `next` runs directly behind this one: asked while
      * this one runs; receives for it are posted once it is certain. NULL: no. */

@@ -16,6 +16,11 @@ uint64_t feed_samples(const struct plan *plan, enum program_kind kind)
     return (uint64_t)(program->n_microbatches - 1) * program->microbatch + program->last_microbatch;
 }
 
+uint64_t feed_first_sample(const struct plan *plan, uint64_t step)
+{
+    return (step - 1) % plan->steps_per_epoch * feed_samples(plan, PROGRAM_TRAIN);
+}
+
 enum program_kind feed_train_kind(const struct plan *plan, uint64_t step)
 {
     bool is_last = step % plan->steps_per_epoch == 0;
@@ -90,8 +95,7 @@ static void start_step(struct feed *feed, uint64_t step)
 {
     feed->step = step;
     feed->is_eval = false;
-    feed->sample =
-        (step - 1) % feed->plan->steps_per_epoch * feed_samples(feed->plan, PROGRAM_TRAIN);
+    feed->sample = feed_first_sample(feed->plan, step);
     feed->load_i = 0;
 }
 

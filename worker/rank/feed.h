@@ -46,6 +46,8 @@ bool feed_next(void *arg, uint64_t i, struct loader_item *ret_item);
  * a sample. */
 enum program_kind feed_train_kind(const struct plan *plan, uint64_t step);
 enum program_kind feed_eval_kind(const struct plan *plan, uint64_t sample);
+/* First sample of a training step (from 1), counted within its epoch. */
+uint64_t feed_first_sample(const struct plan *plan, uint64_t step);
 /* Samples of one run of a program. */
 uint64_t feed_samples(const struct plan *plan, enum program_kind kind);
 

@@ -102,9 +102,7 @@ int wish_exchange(struct wish *wish, uint64_t step, bool is_first, bool has_next
     if (wish->rank == 0) {
         return send_all(wish, step, answer, err);
     }
-    if (!is_first) { /* else wish_start's receive is still open */
-        post(wish);
-    }
+    post(wish);
     return GEMS_OK;
 }
 

@@ -32,15 +32,7 @@ struct be_device {
 
 /* The region that an argument of a primitive lies in. */
 enum cpu_region {
-    IN_X0,
-    IN_X1,
-    IN_Y,
-    IN_KEPT,
-    IN_DY,
-    IN_DX,
-    IN_PARAMS,
-    IN_PARAMS2,
-    IN_GRADS,
+    IN_X0, IN_X1, IN_X2, IN_X3, IN_Y, IN_KEPT, IN_DY, IN_DX, IN_PARAMS, IN_PARAMS2, IN_GRADS,
     IN_TEMP, /* scratch: the operator's own part */
     IN_PAD,  /* scratch: the library's part, behind it */
     IN_COUNT
@@ -65,12 +57,12 @@ struct cpu_call {
 };
 
 enum cpu_call_id {
-    CALL_STAGE0, /* plain image to blocked, inputs 0 and 1 */
-    CALL_STAGE1,
+    CALL_STAGE0,   /* plain image to blocked, one an input */
+    CALL_STAGE_END = CALL_STAGE0 + MODEL_MAX_INPUTS - 1,
     CALL_FORWARD,
-    CALL_INPUT,   /* backward_input */
-    CALL_WEIGHT,  /* backward_weight */
-    CALL_REORDER, /* gradient of weights to the layout of the weights */
+    CALL_INPUT,    /* backward_input */
+    CALL_WEIGHT,   /* backward_weight */
+    CALL_REORDER,  /* gradient of weights to the layout of the weights */
     CALL_DERIVE,
     CALL_COUNT
 };
@@ -81,14 +73,15 @@ struct be_op {
     struct be_device *dev;
     const struct cpu_kind *kind;
     struct node node;
-    struct shape in;
+    struct shape in;                 /* of input 0 */
+    uint32_t in_c[MODEL_MAX_INPUTS]; /* channels of every input */
     uint32_t batch;
     enum be_mode mode;
     bool is_dx_wanted; /* something above has weights */
     struct be_op_info info;
     struct param params[MODEL_MAX_PARAMS];
     dnnl_memory_desc_t param_md[MODEL_MAX_PARAMS]; /* layout in the block */
-    dnnl_memory_desc_t x_md[2], y_md;              /* as the primitive sees them */
+    dnnl_memory_desc_t x_md[MODEL_MAX_INPUTS], y_md; /* as the primitive sees them */
     struct cpu_call calls[CALL_COUNT];
     uint64_t temp_bytes, pad_bytes;
     uint64_t block_temp; /* place in IN_TEMP of a parameter block's gradient to add */
@@ -115,7 +108,7 @@ struct cpu_kind {
 };
 
 extern const struct cpu_kind cpu_conv, cpu_batchnorm, cpu_relu, cpu_add, cpu_maxpool, cpu_avgpool,
-    cpu_flatten, cpu_dense, cpu_loss;
+    cpu_flatten, cpu_dense, cpu_loss, cpu_dropout, cpu_concat, cpu_pick;
 extern const struct be_ops cpu_ops;
 extern const struct be_vector cpu_vector;
 
@@ -161,9 +154,9 @@ const dnnl_memory_desc_t *cpu_call_md(const struct be_op *op, enum cpu_call_id i
 int cpu_call_build(struct be_op *op, enum cpu_call_id id, struct gems_error *err);
 void cpu_call_fini(struct cpu_call *call);
 
-/* Regions of a call; runs CALL_STAGE0 and 1 for inputs that are images. */
-int cpu_bases(struct be_op *op, const struct be_args *args, bool needs_x,
-              struct cpu_bases *ret_bases, struct gems_error *err);
+/* Regions of a call; runs CALL_STAGE0 + i for an input i of images. */
+int cpu_bases(struct be_op *op, const struct be_args *args, bool needs_x, struct cpu_bases *ret_bases,
+              struct gems_error *err);
 int cpu_call_run(struct be_op *op, enum cpu_call_id id, const struct cpu_bases *bases,
                  struct gems_error *err);
 
@@ -180,6 +173,22 @@ int cpu_weight_gradient(struct be_op *op, const struct be_args *args, struct cpu
  * code that stays. */
 void cpu_pool_enter(bool has_run);
 void cpu_pool_leave(bool has_run);
+
+/* Rows of a batch of images: channels [first_c, first_c + lanes) of sample n,
+ * blocked by lanes; a flat vector has one row a sample, all of it lanes. */
+struct cpu_rows {
+    uint32_t lanes;    /* channels side by side */
+    uint32_t n_blocks; /* rows a sample */
+    uint64_t pixels;
+};
+
+struct cpu_rows cpu_rows_of(const struct be_device *dev, const struct shape *shape);
+
+/* body(arg, n, block) for every row of the batch, by all threads if there is
+ * enough to do. Rows are independent of one another. */
+typedef void (*cpu_row_fn)(const void *arg, uint64_t n, uint32_t block);
+void cpu_for_rows(const struct be_device *dev, const struct cpu_rows *rows, uint32_t batch,
+                  cpu_row_fn body, const void *arg);
 
 /* Loops over flat memory, by the best instruction set there is, same bits in
  * each. relu: y <- max(x, 0); mask: dx <- dy where y > 0, else 0. */

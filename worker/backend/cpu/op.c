@@ -10,10 +10,19 @@
 static const struct cpu_kind cpu_input;
 
 static const struct cpu_kind *const kinds[OP_KIND_COUNT] = {
-    [OP_INPUT] = &cpu_input,     [OP_CONV] = &cpu_conv,       [OP_BATCHNORM] = &cpu_batchnorm,
-    [OP_RELU] = &cpu_relu,       [OP_ADD] = &cpu_add,         [OP_MAXPOOL] = &cpu_maxpool,
-    [OP_AVGPOOL] = &cpu_avgpool, [OP_FLATTEN] = &cpu_flatten, [OP_DENSE] = &cpu_dense,
+    [OP_INPUT] = &cpu_input,
+    [OP_CONV] = &cpu_conv,
+    [OP_BATCHNORM] = &cpu_batchnorm,
+    [OP_RELU] = &cpu_relu,
+    [OP_ADD] = &cpu_add,
+    [OP_MAXPOOL] = &cpu_maxpool,
+    [OP_AVGPOOL] = &cpu_avgpool,
+    [OP_FLATTEN] = &cpu_flatten,
+    [OP_DENSE] = &cpu_dense,
     [OP_LOSS] = &cpu_loss,
+    [OP_DROPOUT] = &cpu_dropout,
+    [OP_CONCAT] = &cpu_concat,
+    [OP_PICK] = &cpu_pick,
 };
 
 /* True if a node above `node` has weights: its input has a gradient. */
@@ -57,8 +66,8 @@ static int plan_input(struct be_op *op, const struct graph *graph, uint32_t i,
     bool is_image = from->kind == OP_INPUT;
     bool is_staged = is_image && (i > 0 || !reads_plain(op));
     dnnl_memory_desc_t plain;
-    int st =
-        cpu_tensor_md(op->dev, op->batch, &from->out, is_image && !is_staged, &op->x_md[i], err);
+    int st = cpu_tensor_md(op->dev, op->batch, &from->out, is_image && !is_staged, &op->x_md[i],
+                           err);
 
     if (st < 0 || !is_staged) {
         return st;
@@ -67,7 +76,7 @@ static int plan_input(struct be_op *op, const struct graph *graph, uint32_t i,
     if (st < 0) {
         return st;
     }
-    return cpu_call_reorder(op, CALL_STAGE0 + i, &plain, i ? IN_X1 : IN_X0, 0, &op->x_md[i],
+    return cpu_call_reorder(op, CALL_STAGE0 + i, &plain, IN_X0 + i, 0, &op->x_md[i],
                             IN_TEMP, cpu_take_temp(op, dnnl_memory_desc_get_size(&op->x_md[i])),
                             err);
 }
@@ -94,6 +103,7 @@ static int plan(struct be_device *dev, const struct be_op_desc *desc, struct be_
     op->info.n_params = node_params(graph, desc->node, op->params);
     st = find_dx_wanted(graph, desc->node, &op->is_dx_wanted, err);
     for (uint32_t i = 0; st == GEMS_OK && i < op->node.n_inputs; i++) {
+        op->in_c[i] = graph->nodes[op->node.inputs[i]].out.c;
         st = plan_input(op, graph, i, err);
     }
     if (st == GEMS_OK) {
@@ -188,8 +198,11 @@ static int refuse(const struct be_op *op, const char *why, struct gems_error *er
 
 static int cpu_backward_input(struct be_op *op, const struct be_args *args, struct gems_error *err)
 {
-    bool is_any = args->dx[0] || args->dx[1];
+    bool is_any = false;
 
+    for (uint32_t i = 0; i < MODEL_MAX_INPUTS; i++) {
+        is_any = is_any || args->dx[i];
+    }
     if (op->mode == BE_EVAL) {
         return refuse(op, "backward of an evaluation operator", err);
     }
@@ -202,7 +215,8 @@ static int cpu_backward_input(struct be_op *op, const struct be_args *args, stru
     return op->kind->backward_input(op, args, err);
 }
 
-static int cpu_backward_weight(struct be_op *op, const struct be_args *args, struct gems_error *err)
+static int cpu_backward_weight(struct be_op *op, const struct be_args *args,
+                               struct gems_error *err)
 {
     if (op->mode == BE_EVAL) {
         return refuse(op, "backward of an evaluation operator", err);
@@ -213,9 +227,8 @@ static int cpu_backward_weight(struct be_op *op, const struct be_args *args, str
 static int cpu_derive(struct be_op *op, const void *params, void *ret_params2,
                       struct gems_error *err)
 {
-    struct cpu_bases bases = {
-        .at = { [IN_PARAMS] = (char *)(uintptr_t)params, [IN_PARAMS2] = ret_params2 }
-    };
+    struct cpu_bases bases = { .at = { [IN_PARAMS] = (char *)(uintptr_t)params,
+                                       [IN_PARAMS2] = ret_params2 } };
 
     if (!op->calls[CALL_DERIVE].desc) {
         return GEMS_OK;

@@ -13,7 +13,8 @@
 /* An operator of fixed shape. */
 struct ref_geometry {
     struct node node;
-    struct shape in; /* of inputs[0] */
+    struct shape in;                 /* of inputs[0] */
+    uint32_t in_c[MODEL_MAX_INPUTS]; /* channels of every input */
     uint32_t batch;
     struct be_op_info info;
 };

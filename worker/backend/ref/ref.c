@@ -110,6 +110,9 @@ static int ref_shape_op(struct be_device *dev, const struct be_op_desc *desc, st
     if (g->node.n_inputs > 0) {
         g->in = desc->graph->nodes[g->node.inputs[0]].out;
     }
+    for (uint32_t i = 0; i < g->node.n_inputs; i++) {
+        g->in_c[i] = desc->graph->nodes[g->node.inputs[i]].out.c;
+    }
     op->mode = desc->mode;
     op->element_bytes = element;
     op->kernels = dev->kernels;
