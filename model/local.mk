@@ -11,4 +11,5 @@ libmodel_a_SOURCES = \
     %D%/zoo_lenet.c \
     %D%/zoo_mlp.c \
     %D%/zoo_resnet.c \
-    %D%/zoo_resnet_imagenet.c
+    %D%/zoo_resnet_imagenet.c \
+    %D%/zoo_vgg.c

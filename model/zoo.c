@@ -16,7 +16,7 @@ static const struct family {
     { "resnet-imagenet", zoo_resnet_imagenet },
     { "mlp", zoo_mlp },
     { "lenet", zoo_lenet },
-    { "vgg", NULL },
+    { "vgg", zoo_vgg },
     { "unet", NULL },
     { "amoebanet-d", NULL },
 };
@@ -25,7 +25,7 @@ enum { N_FAMILIES = sizeof families / sizeof families[0] };
 
 const char *zoo_names(void)
 {
-    return "resnet, resnet-imagenet, mlp, lenet";
+    return "resnet, resnet-imagenet, vgg, mlp, lenet";
 }
 
 static uint32_t append(struct zoo_builder *b, struct node *node, const char *part, int number)
@@ -151,15 +151,21 @@ uint32_t zoo_pool(struct zoo_builder *b, enum op_kind kind, const char *part, in
                 window_h, window_w);
 }
 
-uint32_t zoo_pool_all(struct zoo_builder *b, const char *part, uint32_t x)
+uint32_t zoo_pool_to(struct zoo_builder *b, const char *part, uint32_t x, uint32_t p, uint32_t q)
 {
+    struct zoo_window window = { 0 };
+    uint32_t stride_h, stride_w;
     struct shape map;
 
     if (b->status < 0) {
         return 0;
     }
     map = b->graph->nodes[x].out;
-    return zoo_pool(b, OP_AVGPOOL, part, ZOO_NO_NUMBER, x, map.h, map.w);
+    stride_h = map.h / p;
+    stride_w = map.w / q;
+    window.r = map.h - (p - 1) * stride_h;
+    window.s = map.w - (q - 1) * stride_w;
+    return pool(b, OP_AVGPOOL, part, ZOO_NO_NUMBER, x, &window, stride_h, stride_w);
 }
 
 uint32_t zoo_flatten(struct zoo_builder *b, const char *part, uint32_t x)
@@ -178,6 +184,13 @@ uint32_t zoo_dense(struct zoo_builder *b, const char *part, int number, uint32_t
         .k = k,
         .has_bias = true,
     };
+
+    return append(b, &node, part, number);
+}
+
+uint32_t zoo_dropout(struct zoo_builder *b, const char *part, int number, uint32_t x, double rate)
+{
+    struct node node = { .kind = OP_DROPOUT, .n_inputs = 1, .inputs = { x }, .rate = rate };
 
     return append(b, &node, part, number);
 }

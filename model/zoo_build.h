@@ -36,10 +36,12 @@ uint32_t zoo_pool(struct zoo_builder *b, enum op_kind kind, const char *part, in
                   uint32_t x, uint32_t window_h, uint32_t window_w);
 uint32_t zoo_pool_window(struct zoo_builder *b, enum op_kind kind, const char *part, int number,
                          uint32_t x, const struct zoo_window *window);
-/* Mean of each channel's whole map. */
-uint32_t zoo_pool_all(struct zoo_builder *b, const char *part, uint32_t x);
+/* Averages a map to p x q, which must not be above it: as few windows of one
+ * size as cover it. 1 x 1: the mean of each channel. */
+uint32_t zoo_pool_to(struct zoo_builder *b, const char *part, uint32_t x, uint32_t p, uint32_t q);
 uint32_t zoo_flatten(struct zoo_builder *b, const char *part, uint32_t x);
 uint32_t zoo_dense(struct zoo_builder *b, const char *part, int number, uint32_t x, uint32_t k);
+uint32_t zoo_dropout(struct zoo_builder *b, const char *part, int number, uint32_t x, double rate);
 uint32_t zoo_loss(struct zoo_builder *b, uint32_t x);
 
 /* The families. Each checks its own keys of the spec. */
@@ -47,5 +49,6 @@ int zoo_resnet(struct zoo_builder *b, const struct zoo_spec *spec);
 int zoo_mlp(struct zoo_builder *b, const struct zoo_spec *spec);
 int zoo_lenet(struct zoo_builder *b, const struct zoo_spec *spec);
 int zoo_resnet_imagenet(struct zoo_builder *b, const struct zoo_spec *spec);
+int zoo_vgg(struct zoo_builder *b, const struct zoo_spec *spec);
 
 #endif

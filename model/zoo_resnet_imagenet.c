@@ -127,7 +127,7 @@ int zoo_resnet_imagenet(struct zoo_builder *b, const struct zoo_spec *spec)
     x = stacks(b, variant, stem(b, spec));
     b->layer++;
     snprintf(b->prefix, sizeof b->prefix, "head");
-    x = zoo_pool_all(b, "pool", x);
+    x = zoo_pool_to(b, "pool", x, 1, 1);
     x = zoo_flatten(b, "flatten", x);
     zoo_loss(b, zoo_dense(b, "dense", ZOO_NO_NUMBER, x, spec->classes));
     return b->status;

@@ -232,16 +232,23 @@ END_TEST
 
 /* ---- graph ---- */
 
-static void make_graph(struct graph *graph, bool is_fused)
+static void make_graph_of(struct graph *graph, const char *name, uint32_t depth, bool is_fused)
 {
-    struct zoo_spec zoo = { .zoo = "resnet", .version = 1, .depth = 20, .classes = 10, .channels = 3,
+    struct zoo_spec zoo = { .version = 1, .depth = depth, .classes = 10, .channels = 3,
                             .height = 32, .width = 32 };
     struct gems_error err = { 0 };
+
+    strcpy(zoo.zoo, name);
 
     ck_assert_msg(zoo_build(&zoo, graph, &err) == GEMS_OK, "%s", err.text);
     if (is_fused) {
         ck_assert_int_eq(graph_fuse(graph, NULL), GEMS_OK);
     }
+}
+
+static void make_graph(struct graph *graph, bool is_fused)
+{
+    make_graph_of(graph, "resnet", 20, is_fused);
 }
 
 static void same_node(const struct node *a, const struct node *b)
@@ -267,7 +274,7 @@ static void same_node(const struct node *a, const struct node *b)
     ck_assert_int_eq(a->has_bias, b->has_bias);
     ck_assert_int_eq(a->is_relu, b->is_relu);
     ck_assert_int_eq(a->is_residual, b->is_residual);
-    ck_assert(a->eps == b->eps && a->decay == b->decay);
+    ck_assert(a->eps == b->eps && a->decay == b->decay && a->rate == b->rate);
 }
 
 START_TEST(graph_survives_the_wire)
@@ -277,7 +284,11 @@ START_TEST(graph_survives_the_wire)
     struct gems_error err = { 0 };
     Gems__Graph *message;
 
-    make_graph(&graph, _i == 1);
+    if (_i < 2) {
+        make_graph(&graph, _i == 1);
+    } else {
+        make_graph_of(&graph, "vgg", 11, true);
+    }
     message = through_wire(&graph_to_proto(&graph)->base);
     ck_assert_msg(graph_from_proto(message, &copy, &err) == GEMS_OK, "%s", err.text);
     ck_assert_str_eq(copy.name, graph.name);
@@ -667,7 +678,7 @@ int main(void)
     suite_case(suite, "random plans", random_plans_survive_the_wire);
     tcase_set_timeout(tcase, 60);
     tcase_add_loop_test(tcase, spec_out_of_range_is_refused_by_field, 0, 19);
-    tcase_add_loop_test(tcase, graph_survives_the_wire, 0, 2);
+    tcase_add_loop_test(tcase, graph_survives_the_wire, 0, 3);
     tcase_add_loop_test(tcase, graph_out_of_range_is_refused, 0, 10);
     tcase_add_loop_test(tcase, plan_out_of_range_is_refused_by_field, 0, 23);
     suite_add_tcase(suite, tcase);

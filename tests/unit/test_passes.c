@@ -41,7 +41,7 @@ static uint64_t text(const char *name)
     return hash;
 }
 
-enum { RELU_SYMBOL = 501, RELU_GRADIENT, WRITE_SYMBOL, WEIGHT_SYMBOL };
+enum { RELU_SYMBOL = 501, RELU_GRADIENT, WEIGHT_SYMBOL, WRITE_SYMBOL /* and the input */ };
 
 /* Operator without what was fused behind it. Names count where parameters are. */
 static uint64_t core(const struct graph *graph, uint32_t i, const uint64_t *values)
@@ -58,7 +58,10 @@ static uint64_t core(const struct graph *graph, uint32_t i, const uint64_t *valu
     }
     hash = mix(hash, (uint64_t)node->r << 32 | node->stride_h);
     hash = mix(hash, node_params(graph, i, params) ? text(node->name) : 0);
-    return node->n_inputs ? mix(hash, values[node->inputs[0]]) : hash;
+    for (uint32_t k = 0; k < node->n_inputs && !(node->kind == OP_CONV && k == 1); k++) {
+        hash = mix(hash, values[node->inputs[k]]);
+    }
+    return hash;
 }
 
 static uint64_t value(const struct graph *graph, uint32_t i, const uint64_t *values)
@@ -109,7 +112,7 @@ static void run_step(struct symbols *s, const struct graph *graph, const struct 
             continue;
         }
         if (node->kind != OP_ADD && node->kind != OP_RELU && !(node->kind == OP_CONV && k == 1)) {
-            dx = mix(mix(WRITE_SYMBOL, core(graph, step->node, s->values)), dy);
+            dx = mix(mix(WRITE_SYMBOL + k, core(graph, step->node, s->values)), dy);
         }
         contribute(s, node->inputs[k], step->is_first[k], dx);
     }
@@ -188,18 +191,32 @@ static uint32_t put(struct graph *graph, struct node *node, uint32_t layer)
     return (uint32_t)index;
 }
 
+/* A tensor of 2x4x4; behind a concat stands the convolution back to that. */
+static uint32_t latest(const struct graph *graph, uint32_t back)
+{
+    uint32_t at = graph->n_nodes - 1 - back;
+
+    return graph->nodes[at].kind == OP_CONCAT ? at + 1 : at;
+}
+
 /* One operator that keeps 2x4x4, on a tensor among the latest. */
 static void put_random(struct graph *graph, struct dice *dice, uint32_t layer)
 {
-    static const enum op_kind kinds[] = { OP_CONV, OP_CONV, OP_BATCHNORM, OP_RELU,
-                                          OP_ADD,  OP_ADD,  OP_MAXPOOL };
+    static const enum op_kind kinds[] = { OP_CONV, OP_CONV, OP_BATCHNORM, OP_RELU, OP_ADD,
+                                          OP_ADD,  OP_MAXPOOL, OP_DROPOUT, OP_CONCAT };
     uint32_t reach = graph->n_nodes < 5 ? graph->n_nodes : 5;
-    struct node node = { .kind = kinds[roll(dice, 7)], .n_inputs = 1, .eps = 1e-5, .decay = 0.9 };
+    struct node node = { .kind = kinds[roll(dice, 9)], .n_inputs = 1, .eps = 1e-5, .decay = 0.9 };
 
-    node.inputs[0] = graph->n_nodes - 1 - (roll(dice, 2) ? 0 : roll(dice, reach));
-    if (node.kind == OP_ADD) {
+    node.inputs[0] = latest(graph, roll(dice, 2) ? 0 : roll(dice, reach));
+    if (node.kind == OP_ADD || node.kind == OP_CONCAT) {
         node.n_inputs = 2;
-        node.inputs[1] = graph->n_nodes - 1 - roll(dice, reach);
+        node.inputs[1] = latest(graph, roll(dice, reach));
+    }
+    if (node.kind == OP_CONCAT) {
+        /* and back to two channels */
+        node.inputs[0] = put(graph, &node, layer);
+        node.n_inputs = 1;
+        node.kind = OP_CONV;
     }
     if (node.kind == OP_CONV || node.kind == OP_MAXPOOL) {
         node.k = node.kind == OP_CONV ? 2 : 0;
@@ -314,6 +331,8 @@ static const struct model_case {
     { "resnet", 2, 110, 3 + 36 * 6 - 1 + 3 + 5, 0, 0 },
     /* input, stem 3, 8 blocks of conv bn conv bn add, 3 shortcuts of 2, head 4 */
     { "resnet-imagenet", 0, 18, 4 + 8 * 5 + 3 * 2 + 4, 0, 8 },
+    /* input, 8 conv relu, 5 pools, flatten, 2 dense dropout, dense, loss */
+    { "vgg", 0, 11, 1 + 8 * 2 + 5 + 1 + 2 * 2 + 2, 8, 0 },
     { "mlp", 0, 0, 2 + 3 + 1, 0, 0 },
     /* the two behind convolutions stay */
     { "lenet", 0, 0, 1 + 2 * 3 + 1 + 3 + 1, 2, 0 },

@@ -7,7 +7,7 @@
 #include "model/zoo.h"
 #include "tests/lib/run_suite.h"
 
-#define NAMES "resnet, resnet-imagenet, mlp, lenet"
+#define NAMES "resnet, resnet-imagenet, vgg, mlp, lenet"
 
 static struct zoo_spec resnet(uint32_t version, uint32_t depth, uint32_t side)
 {
@@ -169,6 +169,69 @@ START_TEST(resnet_imagenet_has_its_strides_where_they_belong)
 }
 END_TEST
 
+static struct zoo_spec vgg(uint32_t depth, uint32_t height, uint32_t width, uint32_t classes)
+{
+    return (struct zoo_spec){ .zoo = "vgg",
+                              .depth = depth,
+                              .classes = classes,
+                              .channels = 3,
+                              .height = height,
+                              .width = width };
+}
+
+/* Counts of PyTorch's models without batch-norm at 224x224 with 1000 classes. */
+static const struct count_vgg {
+    uint32_t depth;
+    uint64_t trainable;
+} counts_vgg[] = {
+    { 11, 132863336 }, { 13, 133047848 }, { 16, 138357544 }, { 19, 143667240 }
+};
+
+START_TEST(vgg_has_the_published_number_of_parameters)
+{
+    const struct count_vgg *count = &counts_vgg[_i];
+    struct zoo_spec spec = vgg(count->depth, 224, 224, 1000);
+    struct graph graph = build(&spec);
+
+    ck_assert_uint_eq(graph_trainable(&graph), count->trainable);
+    ck_assert_uint_eq(graph_statistics(&graph), 0);
+    ck_assert_uint_eq(graph.n_layers, count->depth);
+    expect_shape(&graph, "stack4.pool", 512, 7, 7);
+    expect_shape(&graph, "head.flatten", 25088, 1, 1);
+    ck_assert_int_eq(graph.nodes[find(&graph, "head.dropout1")].kind, OP_DROPOUT);
+    ck_assert(graph.nodes[find(&graph, "head.dropout1")].rate == 0.5);
+    ck_assert_uint_eq(graph.nodes[find(&graph, "head.dense1")].inputs[0],
+                      find(&graph, "head.dropout0"));
+    graph_fini(&graph);
+}
+END_TEST
+
+/* 14,714,688 weights of convolutions, and a map of at most 7x7 behind them. */
+START_TEST(the_dense_layers_of_vgg_do_not_grow_with_the_image)
+{
+    static const uint32_t sides[][6] = {
+        /* image, map taken, windows */
+        { 32, 32, 1, 1, 0, 0 },   { 64, 224, 2, 7, 0, 0 },    { 448, 448, 7, 7, 2, 2 },
+        { 512, 256, 7, 7, 4, 2 }, { 1024, 100, 7, 3, 8, 1 },
+    };
+    const uint32_t *c = sides[_i];
+    struct zoo_spec spec = vgg(16, c[0], c[1], 10);
+    struct graph graph = build(&spec);
+    uint64_t dense = 512ull * c[2] * c[3] * 4096 + 4096 + 4096 * 4096 + 4096 + 4096 * 10 + 10;
+
+    ck_assert_uint_eq(graph_trainable(&graph), 14714688 + dense);
+    expect_shape(&graph, "head.flatten", 512 * c[2] * c[3], 1, 1);
+    if (c[4]) {
+        const struct node *pool = &graph.nodes[find(&graph, "head.pool")];
+
+        ck_assert_uint_eq(pool->r, c[4]);
+        ck_assert_uint_eq(pool->s, c[5]);
+        expect_shape(&graph, "head.pool", 512, c[2], c[3]);
+    }
+    graph_fini(&graph);
+}
+END_TEST
+
 /* A boundary between two layers carries exactly one tensor, into the next layer only. */
 START_TEST(a_boundary_carries_one_tensor)
 {
@@ -203,6 +266,12 @@ START_TEST(a_boundary_carries_one_tensor)
           .width = 64 },
         { .zoo = "resnet-imagenet",
           .depth = 50,
+          .classes = 10,
+          .channels = 3,
+          .height = 64,
+          .width = 64 },
+        { .zoo = "vgg",
+          .depth = 19,
           .classes = 10,
           .channels = 3,
           .height = 64,
@@ -345,9 +414,12 @@ static const struct refusal {
     { { .classes = 10, IMAGES },
       GEMS_E_INVALID,
       "model.zoo: no model is called \"\"; there are " NAMES },
-    { { .zoo = "vgg", .depth = 16, .classes = 10, IMAGES },
-      GEMS_E_UNSUPPORTED,
-      "model.zoo: vgg is not in this version" },
+    { { .zoo = "vgg", .depth = 12, .classes = 10, IMAGES },
+      GEMS_E_INVALID,
+      "model.depth: 12; vgg has depths 11, 13, 16 and 19" },
+    { { .zoo = "vgg", .depth = 16, .classes = 10, .channels = 3, .height = 31, .width = 32 },
+      GEMS_E_INVALID,
+      "data.size: 31x32; vgg needs at least 32x32" },
     { { .zoo = "unet", .classes = 10, IMAGES },
       GEMS_E_UNSUPPORTED,
       "model.zoo: unet is not in this version" },
@@ -442,7 +514,7 @@ static Suite *suite(void)
                         sizeof counts / sizeof counts[0]);
     tcase_add_test(tc, resnet_maps_shrink_by_stack);
     tcase_add_loop_test(tc, resnet_takes_28x28_grey_images, 1, 3);
-    tcase_add_loop_test(tc, a_boundary_carries_one_tensor, 0, 6);
+    tcase_add_loop_test(tc, a_boundary_carries_one_tensor, 0, 7);
     tcase_add_loop_test(tc, resnet_imagenet_has_the_published_number_of_parameters, 0,
                         sizeof counts_imagenet / sizeof counts_imagenet[0]);
     tcase_add_test(tc, resnet_imagenet_has_its_strides_where_they_belong);
@@ -452,6 +524,9 @@ static Suite *suite(void)
     suite_add_tcase(s, tc);
     tcase_set_timeout(others, 30);
     tcase_add_test(others, mlp_has_a_layer_for_each_dense);
+    tcase_add_loop_test(others, vgg_has_the_published_number_of_parameters, 0,
+                        sizeof counts_vgg / sizeof counts_vgg[0]);
+    tcase_add_loop_test(others, the_dense_layers_of_vgg_do_not_grow_with_the_image, 0, 5);
     tcase_add_loop_test(others, lenet_is_the_classic_at_28_and_at_32, 28, 29);
     tcase_add_loop_test(others, lenet_is_the_classic_at_28_and_at_32, 32, 33);
     tcase_add_loop_test(others, a_wrong_spec_is_refused_with_the_key, 0,
