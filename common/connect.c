@@ -218,36 +218,37 @@ static void on_step(evutil_socket_t fd, short what, void *arg)
     try_next(arg);
 }
 
-static void retry_later(struct connector *connector)
+static int retry_later(struct connector *connector)
 {
     struct timeval soon = { 0, CONNECT_RETRY_MS * 1000 };
 
-    event_add(connector->step, &soon);
+    return event_add(connector->step, &soon) < 0 ? ENOMEM : 0;
 }
 
-static void wait_writable(struct connector *connector)
+static int wait_writable(struct connector *connector)
 {
     event_del(connector->step);
     event_assign(connector->step, connector->base, connector->fd, EV_WRITE, on_writable, connector);
-    event_add(connector->step, NULL);
+    return event_add(connector->step, NULL) < 0 ? ENOMEM : 0;
 }
 
-/* Connects to one address. 0: connected or under way. */
+/* Connects to one address. 0: connected or under way; else an errno. */
 static int start_socket(struct connector *connector, int family, const struct sockaddr *address,
                         socklen_t n)
 {
+    int failed;
+
     connector->fd = socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (connector->fd < 0) {
         return errno;
     }
-    if (connect(connector->fd, address, n) == 0 || errno == EINPROGRESS) {
-        wait_writable(connector);
-        return 0;
+    failed = connect(connector->fd, address, n) == 0 || errno == EINPROGRESS ? wait_writable(connector) :
+                                                                              errno;
+    if (failed) {
+        close(connector->fd);
+        connector->fd = -1;
     }
-    n = (socklen_t)errno;
-    close(connector->fd);
-    connector->fd = -1;
-    return (int)n;
+    return failed;
 }
 
 static void try_unix(struct connector *connector)
@@ -258,8 +259,9 @@ static void try_unix(struct connector *connector)
     memcpy(address.sun_path, connector->address.path, sizeof address.sun_path);
     failed = start_socket(connector, AF_UNIX, (struct sockaddr *)&address, sizeof address);
     if (failed == EAGAIN) {
-        retry_later(connector); /* its backlog is full; the deadline bounds this */
-    } else if (failed) {
+        failed = retry_later(connector); /* its backlog is full; the deadline bounds this */
+    }
+    if (failed) {
         gems_error_errno(&connector->err, failed, "connect %s", connector->text);
         connector->err.status = GEMS_E_PEER;
         finish(connector, NULL);

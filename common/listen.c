@@ -172,7 +172,7 @@ static void start_handshake(struct listener *listener, int fd, const struct list
     handshake->deadline = event_new(listener->base, -1, 0, on_handshake_deadline, handshake);
     handshake->bev = bufferevent_openssl_socket_new(listener->base, fd, ssl, BUFFEREVENT_SSL_ACCEPTING,
                                                     BEV_OPT_CLOSE_ON_FREE);
-    if (!handshake->bev || !handshake->deadline) {
+    if (!handshake->bev || !handshake->deadline || event_add(handshake->deadline, &limit) < 0) {
         note(listener, "peer %s: no memory", peer->address);
         if (!handshake->bev) {
             close(fd);
@@ -181,7 +181,6 @@ static void start_handshake(struct listener *listener, int fd, const struct list
         return;
     }
     bufferevent_setcb(handshake->bev, NULL, NULL, on_handshake, handshake);
-    event_add(handshake->deadline, &limit);
 }
 
 /* ---- accepting ---- */
@@ -241,8 +240,9 @@ static void pause_accepting(struct listener *listener, int errno_value)
         note(listener, "no new connections for now: %s", strerror(errno_value));
     }
     listener->is_short = true;
-    event_del(listener->readable);
-    event_add(listener->resume, &pause);
+    if (event_add(listener->resume, &pause) == 0) {
+        event_del(listener->readable);
+    }
 }
 
 static void on_resume(evutil_socket_t fd, short what, void *arg)

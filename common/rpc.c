@@ -277,7 +277,11 @@ struct rpc_conn *rpc_create(struct bufferevent *bev, const struct rpc_handlers *
         bufferevent_openssl_set_allow_dirty_shutdown(bev, 1);
     }
     bufferevent_setcb(bev, on_read, on_write, on_event, conn);
-    bufferevent_enable(bev, EV_READ | EV_WRITE);
+    if (bufferevent_enable(bev, EV_READ | EV_WRITE) < 0) {
+        gems_error_set(err, GEMS_E_NOMEM, "connection: no memory");
+        conn_free(conn);
+        return NULL;
+    }
     if (evbuffer_get_length(bufferevent_get_input(bev)) > 0) {
         event_active(conn->deferred, EV_TIMEOUT, 0);
     }

@@ -2,6 +2,18 @@
 # The arrows of docs/ARCHITECTURE.md: who may include whom, and which folder
 # may speak to which foreign library. Reads the #include lines of the tree.
 set -eu
+
+# What a user sends or a driver does must not take these down (section 1).
+for program in gemsd gems-worker gems-client; do
+    [ -x "$program" ] || continue
+    if readelf -d "$program" | grep NEEDED |
+        grep -E 'libuc[pstm]|libdnnl|libjpeg|libpng|libcuda|libcudnn'; then
+        echo "$program must not be linked with these"
+        exit 1
+    fi
+    echo "$program: linked as it should be"
+done
+
 cd "${srcdir:-.}"
 
 sources=$(find common model plan proto worker daemon client \

@@ -10,3 +10,6 @@ libtest_a_SOURCES = \
     %D%/temp_dir.c %D%/temp_dir.h
 dist_check_SCRIPTS += %D%/make-certs
 HEAP_FAULT_LINK = -Wl,--wrap=malloc -Wl,--wrap=calloc -Wl,--wrap=realloc
+
+# tests/lib/fault.c goes into the programs that want it, with these.
+HEAP_FAULTS = -Wl,--wrap=malloc -Wl,--wrap=calloc -Wl,--wrap=realloc -Wl,--wrap=strdup

@@ -4,6 +4,7 @@ common_tests = \
     tests/unit/test_common \
     tests/unit/test_conf \
     tests/unit/test_connect \
+    tests/unit/test_faults \
     tests/unit/test_messages \
     tests/unit/test_rpc
 check_PROGRAMS += $(common_tests)
@@ -42,3 +43,8 @@ tests_unit_test_codec_LDADD = libtest.a $(PROTO_LIBS) $(CHECK_LIBS_ALL)
 tests_unit_test_messages_SOURCES = tests/unit/test_messages.c
 tests_unit_test_messages_CPPFLAGS = $(COMMON_TEST_CPPFLAGS) $(PROTOBUF_C_CFLAGS)
 tests_unit_test_messages_LDADD = libtest.a $(PROTO_LIBS) $(CHECK_LIBS_ALL)
+
+tests_unit_test_faults_SOURCES = tests/unit/test_faults.c tests/lib/fault.c tests/lib/fault.h
+tests_unit_test_faults_CPPFLAGS = $(COMMON_TEST_CPPFLAGS) $(PROTOBUF_C_CFLAGS)
+tests_unit_test_faults_LDFLAGS = $(AM_LDFLAGS) $(HEAP_FAULTS)
+tests_unit_test_faults_LDADD = libtest.a $(PROTO_LIBS) $(CHECK_LIBS_ALL)

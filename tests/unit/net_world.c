@@ -9,7 +9,8 @@
 
 enum { WINDOW = 16 };
 
-void world_create(struct world *world, const struct net_ops *ops, uint32_t n_ranks, bool is_spinning)
+void world_create(struct world *world, const struct net_ops *ops, uint32_t n_ranks,
+                  bool is_spinning)
 {
     struct gems_error err = { .text = "" };
 
@@ -141,7 +142,8 @@ static void shuffle(uint32_t *order, uint32_t n, uint64_t seed, uint64_t stream)
 }
 
 /* One window of messages to and from every peer. */
-static int exchange_window(struct world_rank *rank, struct slot *slots, uint32_t n_slots, uint64_t w)
+static int exchange_window(struct world_rank *rank, struct slot *slots, uint32_t n_slots,
+                           uint64_t w)
 {
     struct world *world = rank->world;
     uint32_t order[WINDOW * WORLD_MAX_RANKS];

@@ -32,7 +32,8 @@ struct world {
 };
 
 /* Links with threads and known addresses; not connected. Fails the test on error. */
-void world_create(struct world *world, const struct net_ops *ops, uint32_t n_ranks, bool is_spinning);
+void world_create(struct world *world, const struct net_ops *ops, uint32_t n_ranks,
+                  bool is_spinning);
 void world_destroy(struct world *world);
 /* body on a thread per rank; its results in ranks[].status. */
 void world_run(struct world *world, int (*body)(struct world_rank *rank));

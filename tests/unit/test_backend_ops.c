@@ -145,12 +145,12 @@ END_TEST
 
 /* ---- every back end against ref ---- */
 
-#define CONV(b, ci, hi, wi, ko, f, st, pd, ...)                                                    \
-    { .kind = OP_CONV, .batch = b, .c = ci, .h = hi, .w = wi, .k = ko, .r = f, .s = f,              \
+#define CONV(b, ci, hi, wi, ko, f, st, pd, ...)                                             \
+    { .kind = OP_CONV, .batch = b, .c = ci, .h = hi, .w = wi, .k = ko, .r = f, .s = f,      \
       .stride = st, .pad = pd, __VA_ARGS__ }
-#define NORM(b, ci, hi, wi, ...)                                                                   \
+#define NORM(b, ci, hi, wi, ...)                                                            \
     { .kind = OP_BATCHNORM, .batch = b, .c = ci, .h = hi, .w = wi, __VA_ARGS__ }
-#define POOL(kd, b, ci, hi, wi, f, st, pd)                                                         \
+#define POOL(kd, b, ci, hi, wi, f, st, pd)                                                  \
     { .kind = kd, .batch = b, .c = ci, .h = hi, .w = wi, .r = f, .s = f, .stride = st, .pad = pd }
 
 static const struct trial_case cases[] = {

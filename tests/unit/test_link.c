@@ -305,15 +305,15 @@ START_TEST(match_keeps_order_and_forgets_nothing)
     struct match_item *item;
     uint32_t n = 0;
 
-    ck_assert_int_eq(match_init(&table, NULL), 0);
+    ck_assert_int_eq(net_match_init(&table, NULL), 0);
     for (uint32_t i = 0; i < N; i++) {
         items[i] = (struct match_item){ .source = i % 3, .tag = (uint64_t)(i % 500) << 40 };
-        match_push(&table, &items[i]);
+        net_match_push(&table, &items[i]);
     }
-    ck_assert_ptr_null(match_take(&table, 7, 0));
-    ck_assert_ptr_null(match_take(&table, 0, 1));
+    ck_assert_ptr_null(net_match_take(&table, 7, 0));
+    ck_assert_ptr_null(net_match_take(&table, 0, 1));
     for (uint32_t i = 0; i < N; i += 2) {
-        item = match_take(&table, i % 3, (uint64_t)(i % 500) << 40);
+        item = net_match_take(&table, i % 3, (uint64_t)(i % 500) << 40);
         ck_assert_ptr_eq(item, &items[i]);
     }
     while ((item = match_take_source(&table, 1))) {
@@ -322,7 +322,7 @@ START_TEST(match_keeps_order_and_forgets_nothing)
     }
     ck_assert_uint_eq(n, N / 6);
     ck_assert_uint_eq(table.n_items, N / 3);
-    match_fini(&table);
+    net_match_fini(&table);
 }
 END_TEST
 

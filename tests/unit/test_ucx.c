@@ -140,11 +140,13 @@ static int child_main(const struct net_ops *ops, uint32_t rank, uint32_t n, int 
     struct gems_error *err = &self->err;
     int status;
 
-    world = (struct world){ .ops = ops, .n_ranks = n, .seed = 5, .n_messages = 320,
-                            .max_bytes = 200000 };
+    world = (struct world){
+        .ops = ops, .n_ranks = n, .seed = 5, .n_messages = 320, .max_bytes = 200000
+    };
     *self = (struct world_rank){ .world = &world, .rank = rank };
-    self->config = (struct net_config){ .job = 9, .attempt = 1, .rank = rank, .n_ranks = n,
-                                        .secret = "secret" };
+    self->config = (struct net_config){
+        .job = 9, .attempt = 1, .rank = rank, .n_ranks = n, .secret = "secret"
+    };
     world.address_bytes[rank] = NET_MAX_ADDRESS;
     status = link_create(ops, 512, false, &self->link, err);
     if (status == 0) {

@@ -91,8 +91,10 @@ struct be_args {
 };
 
 /* Operators. backward_input writes dx of every input whose dx is not NULL;
- * backward_weight handles grads. Either may be called alone, input first.
- * OP_LOSS: dx = (probabilities - one-hot) * grad_scale. */
+ * backward_weight handles grads. Input comes first; where something above the
+ * node has weights, OP_BATCHNORM needs it before backward_weight (one pass gives
+ * both). Where nothing above has, there is no dx to ask for.
+ * OP_LOSS: dx = (probabilities - one-hot) * grad_scale; it has no y. */
 struct be_ops {
     int (*describe)(struct be_device *dev, const struct be_op_desc *desc, struct be_op_info *ret_info,
                     struct gems_error *err);
@@ -162,7 +164,8 @@ struct backend {
     const char *name; /* "ref", "cpu" */
     bool is_host_memory; /* pointers may be read by the CPU and the transport */
     /* Kind of device: library version and instruction set, part of what decides
-     * bits: "oneDNN 2.6.3 avx512_core". */
+     * bits: "oneDNN 2.6.3 avx512_core"; with " threads N" once a device is open.
+     * Static text. */
     const char *(*kind)(void);
     const struct be_device_ops *device;
     const struct be_ops *ops;

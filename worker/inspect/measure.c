@@ -36,8 +36,7 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static int time_call(struct bench *bench, call_fn call, double *ret_seconds,
-                     struct gems_error *err)
+static int time_call(struct bench *bench, call_fn call, double *ret_seconds, struct gems_error *err)
 {
     double seconds[N_RUNS];
 

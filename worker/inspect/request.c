@@ -71,8 +71,8 @@ int inspect_data(const struct job_spec *spec, uint64_t *ret_n_train, uint64_t *r
 
 /* Facts for every batch size that a plan of this job may use. */
 static int describe_sizes(const struct graph *graph, const struct job_spec *spec,
-                          const struct backend *backend, struct be_device *device,
-                          bool is_measured, struct fact_set *facts, struct gems_error *err)
+                          const struct backend *backend, struct be_device *device, bool is_measured,
+                          struct fact_set *facts, struct gems_error *err)
 {
     uint32_t sizes[FACTS_MAX_SIZES];
     uint32_t n = planner_batch_sizes(spec, facts->n_train, facts->n_eval, sizes);

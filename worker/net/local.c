@@ -47,8 +47,8 @@ static void local_free(struct net *net)
     if (net->timer_fd >= 0) {
         close(net->timer_fd);
     }
-    match_fini(&net->posted);
-    match_fini(&net->arrived);
+    net_match_fini(&net->posted);
+    net_match_fini(&net->arrived);
     pool_fini(&net->pool);
     free(net->peers);
     explicit_bzero(&net->config, sizeof net->config);
@@ -67,10 +67,10 @@ static int local_open(struct net **ret_net, struct gems_error *err)
     pool_init(&net->pool, sizeof(struct local_item), MAX_ITEMS);
     status = local_open_fds(net, err);
     if (status == 0) {
-        status = match_init(&net->posted, err);
+        status = net_match_init(&net->posted, err);
     }
     if (status == 0) {
-        status = match_init(&net->arrived, err);
+        status = net_match_init(&net->arrived, err);
     }
     if (status < 0) {
         local_free(net);

@@ -100,12 +100,12 @@ static void pair_finish(struct local_item *send, struct local_item *recv)
 
 static void net_deliver(struct net *net, struct local_item *send)
 {
-    struct match_item *posted = match_take(&net->posted, send->match.source, send->match.tag);
+    struct match_item *posted = net_match_take(&net->posted, send->match.source, send->match.tag);
 
     if (posted) {
         pair_finish(send, (struct local_item *)posted);
     } else {
-        match_push(&net->arrived, &send->match);
+        net_match_push(&net->arrived, &send->match);
     }
 }
 
@@ -345,13 +345,13 @@ void hub_recv(struct net *net, uint32_t from, struct local_item *item)
     struct match_item *arrived;
 
     pthread_mutex_lock(&hub.lock);
-    arrived = match_take(&net->arrived, from, item->match.tag);
+    arrived = net_match_take(&net->arrived, from, item->match.tag);
     if (arrived) {
         pair_finish((struct local_item *)arrived, item);
     } else if (net->peers[from].state != PEER_PROVEN) {
         item_finish(item, GEMS_E_PEER);
     } else {
-        match_push(&net->posted, &item->match);
+        net_match_push(&net->posted, &item->match);
     }
     pthread_mutex_unlock(&hub.lock);
 }

@@ -58,7 +58,6 @@ struct net {
     char error[512]; /* of the first failed peer; then read-only */
 };
 
-
 void hub_join(struct net *net);
 void hub_leave(struct net *net);
 /* Takes peers (config->n_ranks of them, zeroed). */

@@ -6,7 +6,7 @@
 
 enum { N_BUCKETS = 256 };
 
-int match_init(struct match_table *table, struct gems_error *err)
+int net_match_init(struct match_table *table, struct gems_error *err)
 {
     table->n_items = 0;
     table->n_buckets = N_BUCKETS;
@@ -17,7 +17,7 @@ int match_init(struct match_table *table, struct gems_error *err)
     return 0;
 }
 
-void match_fini(struct match_table *table)
+void net_match_fini(struct match_table *table)
 {
     free(table->buckets);
     table->buckets = NULL;
@@ -33,7 +33,7 @@ static struct match_bucket *match_bucket_of(const struct match_table *table, uin
     return &table->buckets[(h >> 32) & (table->n_buckets - 1)];
 }
 
-void match_push(struct match_table *table, struct match_item *item)
+void net_match_push(struct match_table *table, struct match_item *item)
 {
     struct match_bucket *bucket = match_bucket_of(table, item->source, item->tag);
 
@@ -61,7 +61,7 @@ static void match_unlink(struct match_table *table, struct match_bucket *bucket,
     table->n_items--;
 }
 
-struct match_item *match_take(struct match_table *table, uint32_t source, uint64_t tag)
+struct match_item *net_match_take(struct match_table *table, uint32_t source, uint64_t tag)
 {
     struct match_bucket *bucket = match_bucket_of(table, source, tag);
     struct match_item *before = NULL;

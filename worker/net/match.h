@@ -29,13 +29,13 @@ struct match_table {
     uint32_t n_items;
 };
 
-int match_init(struct match_table *table, struct gems_error *err);
-void match_fini(struct match_table *table); /* items are the caller's */
+int net_match_init(struct match_table *table, struct gems_error *err);
+void net_match_fini(struct match_table *table); /* items are the caller's */
 
 /* source and tag of the item are set. */
-void match_push(struct match_table *table, struct match_item *item);
+void net_match_push(struct match_table *table, struct match_item *item);
 /* The oldest item with this key, taken out; NULL if there is none. */
-struct match_item *match_take(struct match_table *table, uint32_t source, uint64_t tag);
+struct match_item *net_match_take(struct match_table *table, uint32_t source, uint64_t tag);
 /* Any item of the source, taken out, the oldest of its tag; NULL if there is none. */
 struct match_item *match_take_source(struct match_table *table, uint32_t source);
 

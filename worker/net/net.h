@@ -46,14 +46,16 @@ struct net_ops {
     /* open makes the endpointless net; address is what peers need. */
     int (*open)(struct net **ret_net, struct gems_error *err);
     void (*close)(struct net *net);
-    int (*address)(struct net *net, uint8_t *ret_address, size_t *inout_bytes, struct gems_error *err);
+    int (*address)(struct net *net, uint8_t *ret_address, size_t *inout_bytes,
+                   struct gems_error *err);
     /* Library version and whatever must be equal among peers: "ucx 1.13.1". */
     const char *(*version)(void);
     /* Starts endpoints to all peers (addresses[i], own entry ignored) and the
      * HELLO exchange; done() comes when every peer is proven, or with an error
      * that says which peer failed (net_error). */
-    int (*connect)(struct net *net, const struct net_config *config, const uint8_t *const *addresses,
-                   const size_t *bytes, net_done_fn done, void *arg, struct gems_error *err);
+    int (*connect)(struct net *net, const struct net_config *config,
+                   const uint8_t *const *addresses, const size_t *bytes, net_done_fn done,
+                   void *arg, struct gems_error *err);
     int (*send)(struct net *net, uint32_t to, uint64_t tag, const void *buffer, uint64_t bytes,
                 net_done_fn done, void *arg, struct gems_error *err);
     /* A message of another length than `bytes` ends the request with GEMS_E_PEER. */

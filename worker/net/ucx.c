@@ -74,8 +74,8 @@ static int open_worker(struct net *net, struct gems_error *err)
     status = check(ucp_init(&context_params, config, &net->context), "context", err);
     ucp_config_release(config);
     if (status == 0) {
-        status = check(ucp_worker_create(net->context, &worker_params, &net->worker), "worker",
-                       err);
+        status =
+            check(ucp_worker_create(net->context, &worker_params, &net->worker), "worker", err);
     }
     if (status == 0) {
         status = check(ucp_worker_get_efd(net->worker, &net->fd), "event descriptor", err);
@@ -114,8 +114,8 @@ static void ucx_close(struct net *net)
     if (net->context) {
         ucp_cleanup(net->context);
     }
-    match_fini(&net->posted);
-    match_fini(&net->arrived);
+    net_match_fini(&net->posted);
+    net_match_fini(&net->arrived);
     pool_fini(&net->pool);
     free(net->early);
     free(net->peers);
@@ -134,10 +134,10 @@ static int ucx_open(struct net **ret_net, struct gems_error *err)
     pool_init(&net->pool, sizeof(struct ucx_item), MAX_ITEMS);
     status = open_worker(net, err);
     if (status == 0) {
-        status = match_init(&net->posted, err);
+        status = net_match_init(&net->posted, err);
     }
     if (status == 0) {
-        status = match_init(&net->arrived, err);
+        status = net_match_init(&net->arrived, err);
     }
     /* Peers send as soon as they know the address: handlers come first. */
     if (status == 0) {

@@ -76,8 +76,8 @@ static void hello_send(struct ucx_peer *peer, struct ucx_hello *hello, enum ucx_
     struct net *net = peer->net;
     bool is_proof = kind == UCX_HELLO_PROOF;
     const ucp_request_param_t param = {
-        .op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA |
-                        UCP_OP_ATTR_FIELD_FLAGS,
+        .op_attr_mask =
+            UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_FLAGS,
         .flags = UCP_AM_SEND_FLAG_EAGER,
         .cb = { .send = on_hello_sent },
         .user_data = peer,
@@ -124,8 +124,7 @@ static bool take_nonce(struct ucx_peer *peer, const struct ucx_hello *hello)
     uint32_t own = net->config.rank;
 
     if (strncmp(hello->version, net_ucx.version(), sizeof hello->version) != 0) {
-        ucx_note(net, peer->rank, "has %.31s, this rank has %s", hello->version,
-                 net_ucx.version());
+        ucx_note(net, peer->rank, "has %.31s, this rank has %s", hello->version, net_ucx.version());
         ucx_peer_fail(peer, UCS_ERR_UNSUPPORTED);
         return true;
     }

@@ -54,8 +54,8 @@ struct ucx_item {
     net_done_fn done;
     void *arg;
     int status;
-    void *data;   /* message before its receive: UCX's descriptor, NULL if empty */
-    bool is_rndv; /* of data: the bytes are still with the sender */
+    void *data;               /* message before its receive: UCX's descriptor, NULL if empty */
+    bool is_rndv;             /* of data: the bytes are still with the sender */
     struct ucx_header header; /* of a send */
 };
 
@@ -63,7 +63,7 @@ struct ucx_peer {
     struct net *net;
     uint32_t rank;
     ucp_ep_h ep;
-    bool has_nonce;  /* of the peer: cookie_in and cookie_out are valid */
+    bool has_nonce; /* of the peer: cookie_in and cookie_out are valid */
     bool is_proven;
     bool is_failing; /* told by UCX; handled after progress */
     bool is_failed;

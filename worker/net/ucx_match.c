@@ -91,8 +91,8 @@ int ucx_send(struct net *net, uint32_t to, uint64_t tag, const void *buffer, uin
              net_done_fn done, void *arg, struct gems_error *err)
 {
     ucp_request_param_t param = {
-        .op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA |
-                        UCP_OP_ATTR_FIELD_FLAGS,
+        .op_attr_mask =
+            UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_FLAGS,
         .flags = bytes < RNDV_BYTES ? UCP_AM_SEND_FLAG_EAGER : UCP_AM_SEND_FLAG_RNDV,
         .cb = { .send = on_sent },
     };
@@ -148,8 +148,8 @@ static void recv_pull(struct ucx_item *item, void *data)
         .cb = { .recv_am = on_pulled },
         .user_data = item,
     };
-    ucs_status_ptr_t request = ucp_am_recv_data_nbx(item->net->worker, data, item->buffer,
-                                                    item->bytes, &param);
+    ucs_status_ptr_t request =
+        ucp_am_recv_data_nbx(item->net->worker, data, item->buffer, item->bytes, &param);
 
     if (UCS_PTR_IS_ERR(request)) {
         ucx_peer_fail(&item->net->peers[item->match.source], UCS_PTR_STATUS(request));
@@ -199,8 +199,7 @@ static ucs_status_t message_keep(struct net *net, const struct ucx_header *h, vo
         item = pool_take(&net->pool);
     }
     if (!item) {
-        ucx_note(net, h->source, "sends what nobody receives: %u messages",
-                 net->arrived.n_items);
+        ucx_note(net, h->source, "sends what nobody receives: %u messages", net->arrived.n_items);
         net->counters.dropped++;
         ucx_peer_fail(&net->peers[h->source], UCS_ERR_EXCEEDS_LIMIT);
         return UCS_OK;
@@ -211,7 +210,7 @@ static ucs_status_t message_keep(struct net *net, const struct ucx_header *h, vo
                                .data = h->bytes > 0 ? data : NULL,
                                .is_rndv = is_rndv };
     net->arrived_bytes += is_rndv ? 0 : h->bytes;
-    match_push(&net->arrived, &item->match);
+    net_match_push(&net->arrived, &item->match);
     return item->data ? UCS_INPROGRESS : UCS_OK;
 }
 
@@ -232,7 +231,7 @@ ucs_status_t ucx_on_message(void *arg, const void *header, size_t header_bytes, 
         net->counters.dropped++;
         return UCS_OK;
     }
-    recv = (struct ucx_item *)match_take(&net->posted, h.source, h.tag);
+    recv = (struct ucx_item *)net_match_take(&net->posted, h.source, h.tag);
     if (!recv) {
         return message_keep(net, &h, data, is_rndv);
     }
@@ -290,13 +289,13 @@ int ucx_recv(struct net *net, uint32_t from, uint64_t tag, void *buffer, uint64_
         return status;
     }
     recv->buffer = buffer;
-    arrived = (struct ucx_item *)match_take(&net->arrived, from, tag);
+    arrived = (struct ucx_item *)net_match_take(&net->arrived, from, tag);
     if (arrived) {
         recv_arrived(recv, arrived);
     } else if (net->peers[from].is_failed) {
         item_finish(recv, GEMS_E_PEER);
     } else {
-        match_push(&net->posted, &recv->match);
+        net_match_push(&net->posted, &recv->match);
     }
     return 0;
 }
@@ -322,7 +321,7 @@ void ucx_match_drop_peer(struct net *net, uint32_t rank)
     }
     for (item = kept_first; item; item = next) {
         next = item->next;
-        match_push(&net->arrived, &item->match);
+        net_match_push(&net->arrived, &item->match);
     }
 }
 

@@ -235,8 +235,9 @@ const char *ucx_peer_error(struct net *net)
 {
     for (uint32_t i = 0; i < net->config.n_ranks && net->connect_status > 0; i++) {
         if (i != net->config.rank && !net->peers[i].is_proven) {
-            ucx_note(net, i, "has not proved that it belongs to this attempt (%llu messages "
-                             "refused)",
+            ucx_note(net, i,
+                     "has not proved that it belongs to this attempt (%llu messages "
+                     "refused)",
                      (unsigned long long)net->counters.dropped);
         }
     }

@@ -44,8 +44,8 @@ static int link_make_events(struct link *link, struct gems_error *err)
     if (!link->base || link->wake_fd < 0) {
         return gems_error_errno(err, errno, "link: event loop");
     }
-    link->net_event =
-        link_add_event(link, link->ops->fd(link->net), EV_READ | EV_PERSIST, link_on_net_event, NULL);
+    link->net_event = link_add_event(link, link->ops->fd(link->net), EV_READ | EV_PERSIST,
+                                     link_on_net_event, NULL);
     link->wake_event =
         link_add_event(link, link->wake_fd, EV_READ | EV_PERSIST, link_on_wake, NULL);
     link->net_timer = link_add_event(link, -1, EV_PERSIST, link_on_net_event,

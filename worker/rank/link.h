@@ -32,8 +32,8 @@ enum { LINK_IDLE, LINK_BUSY, LINK_DONE };
 
 /* Opens the net; the thread starts with link_start. max_requests bounds the
  * requests in flight. */
-int link_create(const struct net_ops *ops, uint32_t max_requests, bool is_spinning, struct link **ret_link,
-                struct gems_error *err);
+int link_create(const struct net_ops *ops, uint32_t max_requests, bool is_spinning,
+                struct link **ret_link, struct gems_error *err);
 int link_start(struct link *link, struct gems_error *err);
 /* Stops the thread, closes the net. */
 void link_destroy(struct link *link);
@@ -45,13 +45,14 @@ struct net *link_net(struct link *link);
 int link_post(struct link *link, void (*fn)(void *arg), void *arg);
 
 /* Connects to all peers and waits for the proof of each. Compute thread. */
-int link_connect(struct link *link, const struct net_config *config, const uint8_t *const *addresses,
-                 const size_t *bytes, double timeout_s, struct gems_error *err);
+int link_connect(struct link *link, const struct net_config *config,
+                 const uint8_t *const *addresses, const size_t *bytes, double timeout_s,
+                 struct gems_error *err);
 
-void link_send(struct link *link, struct link_request *request, uint32_t peer, uint64_t tag, const void *buffer,
-               uint64_t bytes);
-void link_recv(struct link *link, struct link_request *request, uint32_t peer, uint64_t tag, void *buffer,
-               uint64_t bytes);
+void link_send(struct link *link, struct link_request *request, uint32_t peer, uint64_t tag,
+               const void *buffer, uint64_t bytes);
+void link_recv(struct link *link, struct link_request *request, uint32_t peer, uint64_t tag,
+               void *buffer, uint64_t bytes);
 bool link_done(const struct link_request *request);
 /* Blocks until done (or link_abort); leaves the request LINK_IDLE. */
 int link_wait(struct link_request *request, struct gems_error *err);

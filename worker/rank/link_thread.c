@@ -130,8 +130,7 @@ static void link_sleep(struct link *link)
     bool is_idle;
 
     atomic_store(&link->is_sleeping, true);
-    is_idle = atomic_load(&link->head) ==
-                  atomic_load_explicit(&link->tail, memory_order_relaxed) &&
+    is_idle = atomic_load(&link->head) == atomic_load_explicit(&link->tail, memory_order_relaxed) &&
               !atomic_load(&link->has_posts) && !atomic_load(&link->is_stopping);
     if (is_idle && link->ops->arm(link->net) == 0) {
         event_base_loop(link->base, EVLOOP_ONCE);
@@ -219,8 +218,9 @@ void link_do_connect(void *arg)
     struct link *link = arg;
     struct timeval timeout = {
         .tv_sec = (time_t)link->connect_timeout_s,
-        .tv_usec = (suseconds_t)((link->connect_timeout_s - (double)(time_t)link->connect_timeout_s) *
-                                 1e6),
+        .tv_usec =
+            (suseconds_t)((link->connect_timeout_s - (double)(time_t)link->connect_timeout_s) *
+                          1e6),
     };
     int status;
 

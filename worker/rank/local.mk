@@ -18,3 +18,17 @@ librank_a_SOURCES = \
     %D%/tensors.c \
     %D%/trainer.c %D%/trainer.h \
     %D%/wish.c %D%/wish.h
+
+# In pkglibexecdir: only gems-worker starts it.
+pkglibexec_PROGRAMS += gems-rank
+gems_rank_SOURCES = \
+    %D%/attempt.c %D%/attempt.h \
+    %D%/control.c %D%/control.h \
+    %D%/inherit.c %D%/inherit.h \
+    %D%/main.c \
+    %D%/report.c %D%/report.h \
+    %D%/restore.c %D%/restore.h \
+    %D%/shard.c %D%/shard.h
+gems_rank_CPPFLAGS = $(AM_CPPFLAGS) $(EVENT_CFLAGS) $(PROTOBUF_C_CFLAGS)
+gems_rank_LDADD = librank.a libdata.a libnet.a libbackend.a $(PROTO_LIBS) $(DNNL_LIBS) $(UCX_LIBS) \
+    $(JPEG_LIBS) $(PNG_LIBS) $(ZLIB_LIBS) -lpthread

@@ -186,40 +186,63 @@ static int start_loader(struct trainer *trainer, const struct trainer_position *
     return status;
 }
 
+/* Nothing is in flight after it: a rank that has written its last checkpoint
+ * needs no peer any more, and none needs it. */
+static int finish_messages(struct trainer *trainer, struct gems_error *err)
+{
+    int status = exec_finish(&trainer->exec, err);
+
+    return status < 0 ? status : wish_finish(&trainer->wish, err);
+}
+
+/* Rank 0's wish for the end of this step. */
+static int exchange_wishes(struct run *run, bool has_next, enum trainer_wish *ret_wish,
+                           struct gems_error *err)
+{
+    const struct trainer_config *c = &run->trainer->config;
+    enum trainer_wish answer = TRAINER_GO_ON;
+
+    if (c->rank == 0 && has_next && c->events->wish) {
+        answer = c->events->wish(c->events_arg);
+    }
+    return wish_exchange(&run->trainer->wish, run->step, run->step == run->first + 1, has_next,
+                         answer, ret_wish, err);
+}
+
 /* What follows a step: evaluation, wishes, checkpoint. *ret_is_over: by wish. */
 static int finish_step(struct run *run, bool *ret_is_over, struct gems_error *err)
 {
     struct trainer *trainer = run->trainer;
     const struct trainer_config *c = &trainer->config;
-    bool has_next = run->step < c->plan->steps_total;
+    bool has_next = run->step < c->plan->steps_total, is_final;
     struct trainer_position position = { run->step, run->samples };
-    enum trainer_wish answer = TRAINER_GO_ON, wish = TRAINER_GO_ON;
-    int status;
+    enum trainer_wish wish = TRAINER_GO_ON;
+    int status = GEMS_OK;
 
     if (trainer_eval_due(c->spec, c->plan, run->step)) {
         run->is_eval = true;
         status = evaluate(run, err);
         run->is_eval = false;
-        if (status < 0) {
-            return status;
-        }
     }
-    if (c->rank == 0 && has_next && c->events->wish) {
-        answer = c->events->wish(c->events_arg);
+    if (status == GEMS_OK) {
+        status = exchange_wishes(run, has_next, &wish, err);
     }
-    status = wish_exchange(&trainer->wish, run->step, run->step == run->first + 1, has_next, answer,
-                           &wish, err);
     if (status < 0) {
         return status;
     }
     *ret_is_over = has_next && wish == TRAINER_CHECKPOINT_AND_STOP;
-    if (wish == TRAINER_GO_ON && !trainer_checkpoint_due(c->spec, c->plan, run->step)) {
-        return GEMS_OK;
+    is_final = !has_next || *ret_is_over;
+    if (is_final) {
+        status = finish_messages(trainer, err);
     }
-    return tensors_checkpoint(trainer, &position, epoch_of(trainer, run->step),
-                              !has_next || *ret_is_over, err);
+    if (status < 0 ||
+        (wish == TRAINER_GO_ON && !trainer_checkpoint_due(c->spec, c->plan, run->step))) {
+        return status;
+    }
+    return tensors_checkpoint(trainer, &position, epoch_of(trainer, run->step), is_final, err);
 }
 
+/* 1: stopped by wish. */
 static int run_steps(struct run *run, struct gems_error *err)
 {
     uint64_t n_steps = run->trainer->config.plan->steps_total;
@@ -251,7 +274,6 @@ int trainer_run(struct trainer *trainer, const struct trainer_position *from,
     };
     uint64_t n_steps = trainer->config.plan->steps_total;
     int status = start_loader(trainer, from, err);
-    bool is_stopped;
 
     if (status < 0) {
         return status;
@@ -261,16 +283,9 @@ int trainer_run(struct trainer *trainer, const struct trainer_position *from,
         return tensors_checkpoint(trainer, from, epoch_of(trainer, from->step), true, err);
     }
     status = run_steps(&run, err);
-    is_stopped = status > 0;
-    if (status >= 0) {
-        status = exec_finish(&trainer->exec, err);
-    }
-    if (status == GEMS_OK) {
-        status = wish_finish(&trainer->wish, err);
-    }
     loader_destroy(trainer->loader);
     trainer->loader = trainer->exec.loader = NULL;
-    if (status == GEMS_OK && is_stopped) {
+    if (status > 0) {
         return gems_error_set(err, GEMS_E_CANCELLED, "stopped after step %llu, as asked",
                               (unsigned long long)run.step);
     }

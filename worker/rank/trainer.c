@@ -71,13 +71,19 @@ static int make_residents(struct trainer *trainer, struct gems_error *err)
     return GEMS_OK;
 }
 
+/* By what the rank holds, not by what it loads: with few micro-batches one of
+ * its two ends may have nothing to load. */
 static uint64_t loader_bytes(const struct trainer *trainer)
 {
     const struct shape *image = &trainer->config.graph->nodes[0].out;
+    const struct stage *first = &trainer->residents[0].stage;
+    const struct stage *last = &trainer->residents[trainer->n_residents - 1].stage;
+    bool has_images = first->index == 0;
+    bool has_labels = last->index + 1 == trainer->config.plan->n_stages;
 
     return LOADER_DEPTH * loader_buffer_bytes(trainer->loader_batch, image->c, image->h, image->w,
-                                              trainer->element_bytes == sizeof(double),
-                                              trainer->feed.has_images, trainer->feed.has_labels);
+                                              trainer->element_bytes == sizeof(double), has_images,
+                                              has_labels);
 }
 
 static int ask_residents(struct trainer *trainer, struct gems_error *err)

@@ -102,7 +102,9 @@ int wish_exchange(struct wish *wish, uint64_t step, bool is_first, bool has_next
     if (wish->rank == 0) {
         return send_all(wish, step, answer, err);
     }
-    post(wish);
+    if (!is_first) { /* else wish_start's receive is still open */
+        post(wish);
+    }
     return GEMS_OK;
 }
 

@@ -138,9 +138,9 @@ int cpu_call_build(struct be_op *op, enum cpu_call_id id, struct gems_error *err
     for (uint32_t i = 0; st == GEMS_OK && i < call->n_args; i++) {
         const dnnl_memory_desc_t *md = cpu_call_md(op, id, call->args[i].arg);
 
-        st = cpu_check(dnnl_memory_create(&call->args[i].memory, md, op->dev->engine,
-                                          DNNL_MEMORY_NONE),
-                       "memory object", op->node.name, err);
+        st = cpu_check(
+            dnnl_memory_create(&call->args[i].memory, md, op->dev->engine, DNNL_MEMORY_NONE),
+            "memory object", op->node.name, err);
     }
     return st;
 }
@@ -174,16 +174,16 @@ int cpu_call_run(struct be_op *op, enum cpu_call_id id, const struct cpu_bases *
     }
     if (status == dnnl_success) {
         cpu_pool_enter(call->has_run);
-        status = dnnl_primitive_execute(call->primitive, op->dev->stream, (int)call->n_args,
-                                        call->args);
+        status =
+            dnnl_primitive_execute(call->primitive, op->dev->stream, (int)call->n_args, call->args);
         cpu_pool_leave(call->has_run);
         call->has_run = true;
     }
     return cpu_check(status, "execution", op->node.name, err);
 }
 
-int cpu_bases(struct be_op *op, const struct be_args *args, bool needs_x, struct cpu_bases *ret_bases,
-              struct gems_error *err)
+int cpu_bases(struct be_op *op, const struct be_args *args, bool needs_x,
+              struct cpu_bases *ret_bases, struct gems_error *err)
 {
     int st = GEMS_OK;
 

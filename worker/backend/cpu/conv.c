@@ -25,9 +25,8 @@ static int any_weights(const struct be_op *op, dnnl_memory_desc_t *ret_md, struc
 {
     dnnl_dims_t dims = { op->node.k, op->in.c, op->node.r, op->node.s };
 
-    return cpu_check(
-        dnnl_memory_desc_init_by_tag(ret_md, 4, dims, dnnl_f32, dnnl_format_tag_any), "layout",
-        op->node.name, err);
+    return cpu_check(dnnl_memory_desc_init_by_tag(ret_md, 4, dims, dnnl_f32, dnnl_format_tag_any),
+                     "layout", op->node.name, err);
 }
 
 /* The bias of dnnl_convolution_*_desc_init: NULL if there is none. */
@@ -64,7 +63,8 @@ static int input_desc(const struct be_op *op, const dnnl_memory_desc_t *dx,
 static int single_md(const struct be_op *op, const dnnl_memory_desc_t *md, bool is_plain,
                      dnnl_memory_desc_t *ret_md, struct gems_error *err)
 {
-    struct shape shape = { .c = (uint32_t)md->dims[1], .h = (uint32_t)md->dims[2],
+    struct shape shape = { .c = (uint32_t)md->dims[1],
+                           .h = (uint32_t)md->dims[2],
                            .w = (uint32_t)md->dims[3] };
 
     return cpu_tensor_md(op->dev, 1, &shape, is_plain, ret_md, err);
@@ -89,9 +89,10 @@ static int ask_layouts(struct be_op *op, dnnl_memory_desc_t *ret_forward,
     st = st < 0 ? st : single_md(op, &op->y_md, false, &y, err);
     st = st < 0 ? st : any_weights(op, &any, err);
     st = st < 0 ? st : forward_desc(&single, &x, &any, &y, &desc, err);
-    st = st < 0 ? st : cpu_check(dnnl_primitive_desc_create(&forward, &desc, op->dev->attr, engine,
-                                                            NULL),
-                                 "convolution", op->node.name, err);
+    st = st < 0
+             ? st
+             : cpu_check(dnnl_primitive_desc_create(&forward, &desc, op->dev->attr, engine, NULL),
+                         "convolution", op->node.name, err);
     if (st < 0) {
         return st;
     }
@@ -99,9 +100,10 @@ static int ask_layouts(struct be_op *op, dnnl_memory_desc_t *ret_forward,
     *ret_input = *ret_forward;
     if (op->is_dx_wanted) {
         st = input_desc(&single, &x, &any, &y, &desc, err);
-        st = st < 0 ? st : cpu_check(dnnl_primitive_desc_create(&input, &desc, op->dev->attr,
-                                                                engine, forward),
-                                     "convolution", op->node.name, err);
+        st = st < 0 ? st
+                    : cpu_check(
+                          dnnl_primitive_desc_create(&input, &desc, op->dev->attr, engine, forward),
+                          "convolution", op->node.name, err);
         if (st == GEMS_OK) {
             *ret_input = *dnnl_primitive_desc_query_md(input, dnnl_query_weights_md, 0);
             dnnl_primitive_desc_destroy(input);
@@ -195,7 +197,8 @@ static int plan_input(struct be_op *op, const dnnl_memory_desc_t *weights, struc
     dnnl_convolution_desc_t desc;
     int st = input_desc(op, &op->x_md[0], weights, &op->y_md, &desc, err);
 
-    st = st < 0 ? st : cpu_call_plan(op, CALL_INPUT, &desc, NULL, op->calls[CALL_FORWARD].desc, err);
+    st =
+        st < 0 ? st : cpu_call_plan(op, CALL_INPUT, &desc, NULL, op->calls[CALL_FORWARD].desc, err);
     if (st < 0) {
         return st;
     }
@@ -225,12 +228,13 @@ static int plan_weight(struct be_op *op, struct gems_error *err)
     bool is_direct;
     int st = any_weights(op, &any, err);
 
-    st = st < 0 ? st : cpu_check(dnnl_convolution_backward_weights_desc_init(
-                                     &desc, dnnl_convolution_direct, &op->x_md[0], &any,
-                                     bias_of(op), &op->y_md, d.stride, d.pad, d.pad),
-                                 "convolution", op->node.name, err);
-    st = st < 0 ? st : cpu_call_plan(op, CALL_WEIGHT, &desc, NULL, op->calls[CALL_FORWARD].desc,
-                                     err);
+    st = st < 0 ? st
+                : cpu_check(dnnl_convolution_backward_weights_desc_init(
+                                &desc, dnnl_convolution_direct, &op->x_md[0], &any, bias_of(op),
+                                &op->y_md, d.stride, d.pad, d.pad),
+                            "convolution", op->node.name, err);
+    st = st < 0 ? st
+                : cpu_call_plan(op, CALL_WEIGHT, &desc, NULL, op->calls[CALL_FORWARD].desc, err);
     if (st < 0) {
         return st;
     }

@@ -32,7 +32,17 @@ struct be_device {
 
 /* The region that an argument of a primitive lies in. */
 enum cpu_region {
-    IN_X0, IN_X1, IN_X2, IN_X3, IN_Y, IN_KEPT, IN_DY, IN_DX, IN_PARAMS, IN_PARAMS2, IN_GRADS,
+    IN_X0,
+    IN_X1,
+    IN_X2,
+    IN_X3,
+    IN_Y,
+    IN_KEPT,
+    IN_DY,
+    IN_DX,
+    IN_PARAMS,
+    IN_PARAMS2,
+    IN_GRADS,
     IN_TEMP, /* scratch: the operator's own part */
     IN_PAD,  /* scratch: the library's part, behind it */
     IN_COUNT
@@ -60,9 +70,9 @@ enum cpu_call_id {
     CALL_STAGE0,   /* plain image to blocked, one an input */
     CALL_STAGE_END = CALL_STAGE0 + MODEL_MAX_INPUTS - 1,
     CALL_FORWARD,
-    CALL_INPUT,    /* backward_input */
-    CALL_WEIGHT,   /* backward_weight */
-    CALL_REORDER,  /* gradient of weights to the layout of the weights */
+    CALL_INPUT,   /* backward_input */
+    CALL_WEIGHT,  /* backward_weight */
+    CALL_REORDER, /* gradient of weights to the layout of the weights */
     CALL_DERIVE,
     CALL_COUNT
 };
@@ -155,8 +165,8 @@ int cpu_call_build(struct be_op *op, enum cpu_call_id id, struct gems_error *err
 void cpu_call_fini(struct cpu_call *call);
 
 /* Regions of a call; runs CALL_STAGE0 + i for an input i of images. */
-int cpu_bases(struct be_op *op, const struct be_args *args, bool needs_x, struct cpu_bases *ret_bases,
-              struct gems_error *err);
+int cpu_bases(struct be_op *op, const struct be_args *args, bool needs_x,
+              struct cpu_bases *ret_bases, struct gems_error *err);
 int cpu_call_run(struct be_op *op, enum cpu_call_id id, const struct cpu_bases *bases,
                  struct gems_error *err);
 

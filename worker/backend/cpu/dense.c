@@ -12,8 +12,8 @@ static int flatten_plan(struct be_op *op, struct gems_error *err)
     dnnl_memory_desc_t plain;
     int st = cpu_tensor_md(op->dev, op->batch, &op->in, true, &plain, err);
 
-    st = st < 0 ? st : cpu_call_reorder(op, CALL_FORWARD, &op->x_md[0], IN_X0, 0, &plain, IN_Y, 0,
-                                        err);
+    st = st < 0 ? st
+                : cpu_call_reorder(op, CALL_FORWARD, &op->x_md[0], IN_X0, 0, &plain, IN_Y, 0, err);
     if (st < 0 || op->mode == BE_EVAL) {
         return st;
     }
@@ -72,9 +72,8 @@ static int plan_forward(struct be_op *op, struct gems_error *err)
     dnnl_prop_kind_t prop = op->mode == BE_EVAL ? dnnl_forward_inference : dnnl_forward_training;
     dnnl_inner_product_desc_t desc;
     dnnl_primitive_attr_t attr = NULL;
-    int st = cpu_check(dnnl_inner_product_forward_desc_init(&desc, prop, &op->x_md[0],
-                                                            &op->param_md[0], bias_of(op),
-                                                            &op->y_md),
+    int st = cpu_check(dnnl_inner_product_forward_desc_init(
+                           &desc, prop, &op->x_md[0], &op->param_md[0], bias_of(op), &op->y_md),
                        "dense", op->node.name, err);
 
     st = st < 0 ? st : relu_attr(op, &attr, err);
@@ -102,7 +101,8 @@ static int plan_input(struct be_op *op, struct gems_error *err)
                                                                   &op->param_md[0], &op->y_md),
                        "dense", op->node.name, err);
 
-    st = st < 0 ? st : cpu_call_plan(op, CALL_INPUT, &desc, NULL, op->calls[CALL_FORWARD].desc, err);
+    st =
+        st < 0 ? st : cpu_call_plan(op, CALL_INPUT, &desc, NULL, op->calls[CALL_FORWARD].desc, err);
     if (st < 0) {
         return st;
     }
@@ -119,8 +119,8 @@ static int plan_weight(struct be_op *op, struct gems_error *err)
                            &desc, &op->x_md[0], &op->param_md[0], bias_of(op), &op->y_md),
                        "dense", op->node.name, err);
 
-    st = st < 0 ? st : cpu_call_plan(op, CALL_WEIGHT, &desc, NULL, op->calls[CALL_FORWARD].desc,
-                                     err);
+    st = st < 0 ? st
+                : cpu_call_plan(op, CALL_WEIGHT, &desc, NULL, op->calls[CALL_FORWARD].desc, err);
     if (st < 0) {
         return st;
     }
@@ -144,15 +144,18 @@ static int ask_layout(const struct be_op *op, dnnl_memory_desc_t *ret_weights,
     int st = cpu_tensor_md(op->dev, 1, &op->in, false, &x, err);
 
     st = st < 0 ? st : cpu_tensor_md(op->dev, 1, &op->node.out, false, &y, err);
-    st = st < 0 ? st : cpu_check(dnnl_memory_desc_init_by_tag(&any, 2, dims, dnnl_f32,
-                                                              dnnl_format_tag_any),
-                                 "layout", op->node.name, err);
-    st = st < 0 ? st : cpu_check(dnnl_inner_product_forward_desc_init(&desc, dnnl_forward_training,
-                                                                      &x, &any, NULL, &y),
-                                 "dense", op->node.name, err);
-    st = st < 0 ? st : cpu_check(dnnl_primitive_desc_create(&forward, &desc, op->dev->attr,
-                                                            op->dev->engine, NULL),
-                                 "dense", op->node.name, err);
+    st = st < 0
+             ? st
+             : cpu_check(dnnl_memory_desc_init_by_tag(&any, 2, dims, dnnl_f32, dnnl_format_tag_any),
+                         "layout", op->node.name, err);
+    st = st < 0 ? st
+                : cpu_check(dnnl_inner_product_forward_desc_init(&desc, dnnl_forward_training, &x,
+                                                                 &any, NULL, &y),
+                            "dense", op->node.name, err);
+    st = st < 0 ? st
+                : cpu_check(dnnl_primitive_desc_create(&forward, &desc, op->dev->attr,
+                                                       op->dev->engine, NULL),
+                            "dense", op->node.name, err);
     if (st == GEMS_OK) {
         *ret_weights = *dnnl_primitive_desc_query_md(forward, dnnl_query_weights_md, 0);
         dnnl_primitive_desc_destroy(forward);

@@ -101,14 +101,15 @@ static int make_objects(struct be_device *dev, struct gems_error *err)
         st = cpu_check(dnnl_primitive_attr_create(&dev->attr), "attributes", "device cpu", err);
     }
     if (st == GEMS_OK) {
-        st = cpu_check(dnnl_primitive_attr_set_scratchpad_mode(dev->attr, dnnl_scratchpad_mode_user),
-                       "attributes", "device cpu", err);
+        st =
+            cpu_check(dnnl_primitive_attr_set_scratchpad_mode(dev->attr, dnnl_scratchpad_mode_user),
+                      "attributes", "device cpu", err);
     }
     return st;
 }
 
-static int cpu_open(uint32_t index, uint32_t threads, enum be_type type,
-                    struct be_device **ret_dev, struct gems_error *err)
+static int cpu_open(uint32_t index, uint32_t threads, enum be_type type, struct be_device **ret_dev,
+                    struct gems_error *err)
 {
     const dnnl_version_t *v = dnnl_version();
     struct be_device *dev;

@@ -66,12 +66,13 @@ static int plan_forward(struct be_op *op, struct gems_error *err)
 static int plan_backward(struct be_op *op, struct gems_error *err)
 {
     dnnl_batch_normalization_desc_t desc;
-    int st = cpu_check(dnnl_batch_normalization_backward_desc_init(
-                           &desc, dnnl_backward, &op->y_md, &op->x_md[0], (float)op->node.eps,
-                           flags_of(op)),
-                       "batch normalisation", op->node.name, err);
+    int st = cpu_check(
+        dnnl_batch_normalization_backward_desc_init(&desc, dnnl_backward, &op->y_md, &op->x_md[0],
+                                                    (float)op->node.eps, flags_of(op)),
+        "batch normalisation", op->node.name, err);
 
-    st = st < 0 ? st : cpu_call_plan(op, CALL_INPUT, &desc, NULL, op->calls[CALL_FORWARD].desc, err);
+    st =
+        st < 0 ? st : cpu_call_plan(op, CALL_INPUT, &desc, NULL, op->calls[CALL_FORWARD].desc, err);
     if (st < 0) {
         return st;
     }

@@ -10,15 +10,9 @@
 static const struct cpu_kind cpu_input;
 
 static const struct cpu_kind *const kinds[OP_KIND_COUNT] = {
-    [OP_INPUT] = &cpu_input,
-    [OP_CONV] = &cpu_conv,
-    [OP_BATCHNORM] = &cpu_batchnorm,
-    [OP_RELU] = &cpu_relu,
-    [OP_ADD] = &cpu_add,
-    [OP_MAXPOOL] = &cpu_maxpool,
-    [OP_AVGPOOL] = &cpu_avgpool,
-    [OP_FLATTEN] = &cpu_flatten,
-    [OP_DENSE] = &cpu_dense,
+    [OP_INPUT] = &cpu_input,     [OP_CONV] = &cpu_conv,       [OP_BATCHNORM] = &cpu_batchnorm,
+    [OP_RELU] = &cpu_relu,       [OP_ADD] = &cpu_add,         [OP_MAXPOOL] = &cpu_maxpool,
+    [OP_AVGPOOL] = &cpu_avgpool, [OP_FLATTEN] = &cpu_flatten, [OP_DENSE] = &cpu_dense,
     [OP_LOSS] = &cpu_loss,
     [OP_DROPOUT] = &cpu_dropout,
     [OP_CONCAT] = &cpu_concat,
@@ -66,8 +60,8 @@ static int plan_input(struct be_op *op, const struct graph *graph, uint32_t i,
     bool is_image = from->kind == OP_INPUT;
     bool is_staged = is_image && (i > 0 || !reads_plain(op));
     dnnl_memory_desc_t plain;
-    int st = cpu_tensor_md(op->dev, op->batch, &from->out, is_image && !is_staged, &op->x_md[i],
-                           err);
+    int st =
+        cpu_tensor_md(op->dev, op->batch, &from->out, is_image && !is_staged, &op->x_md[i], err);
 
     if (st < 0 || !is_staged) {
         return st;
@@ -215,8 +209,7 @@ static int cpu_backward_input(struct be_op *op, const struct be_args *args, stru
     return op->kind->backward_input(op, args, err);
 }
 
-static int cpu_backward_weight(struct be_op *op, const struct be_args *args,
-                               struct gems_error *err)
+static int cpu_backward_weight(struct be_op *op, const struct be_args *args, struct gems_error *err)
 {
     if (op->mode == BE_EVAL) {
         return refuse(op, "backward of an evaluation operator", err);
@@ -227,8 +220,9 @@ static int cpu_backward_weight(struct be_op *op, const struct be_args *args,
 static int cpu_derive(struct be_op *op, const void *params, void *ret_params2,
                       struct gems_error *err)
 {
-    struct cpu_bases bases = { .at = { [IN_PARAMS] = (char *)(uintptr_t)params,
-                                       [IN_PARAMS2] = ret_params2 } };
+    struct cpu_bases bases = {
+        .at = { [IN_PARAMS] = (char *)(uintptr_t)params, [IN_PARAMS2] = ret_params2 }
+    };
 
     if (!op->calls[CALL_DERIVE].desc) {
         return GEMS_OK;

@@ -50,15 +50,16 @@ static int pool_plan(struct be_op *op, struct gems_error *err)
     st = cpu_check(dnnl_pooling_backward_desc_init(&desc, algorithm(op), &op->x_md[0], &op->y_md,
                                                    d.stride, d.kernel, d.pad, d.pad),
                    "pooling", op->node.name, err);
-    st = st < 0 ? st : cpu_call_plan(op, CALL_INPUT, &desc, NULL, op->calls[CALL_FORWARD].desc, err);
+    st =
+        st < 0 ? st : cpu_call_plan(op, CALL_INPUT, &desc, NULL, op->calls[CALL_FORWARD].desc, err);
     if (st < 0) {
         return st;
     }
     cpu_call_bind(op, CALL_INPUT, DNNL_ARG_DIFF_DST, IN_DY, 0);
     cpu_call_bind(op, CALL_INPUT, DNNL_ARG_DIFF_SRC, IN_DX, 0);
     if (op->node.kind == OP_MAXPOOL) {
-        const dnnl_memory_desc_t *md = dnnl_primitive_desc_query_md(
-            op->calls[CALL_FORWARD].desc, dnnl_query_workspace_md, 0);
+        const dnnl_memory_desc_t *md =
+            dnnl_primitive_desc_query_md(op->calls[CALL_FORWARD].desc, dnnl_query_workspace_md, 0);
         uint64_t kept = cpu_take_kept(op, dnnl_memory_desc_get_size(md));
 
         cpu_call_bind(op, CALL_FORWARD, DNNL_ARG_WORKSPACE, IN_KEPT, kept);

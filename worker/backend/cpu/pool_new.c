@@ -18,7 +18,7 @@ enum { SLOT_BYTES = 256, SLOTS_PER_WORD = 64, N_WORDS = 4 };
 
 static _Alignas(64) char slots[N_WORDS * SLOTS_PER_WORD][SLOT_BYTES];
 static _Atomic uint64_t taken[N_WORDS]; /* a bit a slot */
-static _Atomic uint32_t n_calls; /* under way, on any thread */
+static _Atomic uint32_t n_calls;        /* under way, on any thread */
 
 /* Replaced operators by their names in the binary. */
 void *cpu_operator_new(size_t bytes) __asm__("_Znwm");
@@ -48,8 +48,7 @@ static void *take_slot(void)
             uint32_t bit = (uint32_t)__builtin_ctzll(~old);
 
             if (atomic_compare_exchange_weak_explicit(&taken[w], &old, old | UINT64_C(1) << bit,
-                                                      memory_order_acquire,
-                                                      memory_order_relaxed)) {
+                                                      memory_order_acquire, memory_order_relaxed)) {
                 return slots[w * SLOTS_PER_WORD + bit];
             }
         }
@@ -66,8 +65,8 @@ static bool give_slot(void *memory)
     if (offset >= sizeof slots) {
         return false;
     }
-    atomic_fetch_and_explicit(&taken[i / SLOTS_PER_WORD],
-                              ~(UINT64_C(1) << (i % SLOTS_PER_WORD)), memory_order_release);
+    atomic_fetch_and_explicit(&taken[i / SLOTS_PER_WORD], ~(UINT64_C(1) << (i % SLOTS_PER_WORD)),
+                              memory_order_release);
     return true;
 }
 
