@@ -161,6 +161,7 @@ struct session {
     struct checkpoint_meta meta;
     struct bytes spec;
     bool is_committing, is_failed, is_over;
+    bool is_cataloguing; /* the store thread has it */
     bool *has_ended, *is_held; /* owned, by rank */
     uint32_t *n_tensors;       /* owned, by rank */
     uint64_t queue_bytes;      /* on their way to the writer */
@@ -199,15 +200,23 @@ static void release_done(void *arg, bool is_run)
     session_free(arg);
 }
 
-static void session_destroy(struct session *session)
+/* Behind its last piece in the writer's queue; nothing refers to it after that. */
+static void release(struct session *session)
 {
     struct gems_error err;
 
-    list_remove(&session->link);
-    session->is_over = true;
-    /* Behind its last piece in the queue; nothing refers to it after that. */
     if (bg_submit(session->daemon->write_bg, release_work, release_done, session, &err) < 0) {
         log_error("checkpoint of job %llu: %s", (unsigned long long)session->job, err.text);
+    }
+}
+
+static void session_destroy(struct session *session)
+{
+    list_remove(&session->link);
+    list_init(&session->link);
+    session->is_over = true;
+    if (!session->is_cataloguing) {
+        release(session);
     }
 }
 
@@ -521,6 +530,10 @@ static void catalogued(void *arg, bool is_run)
     struct job *job = is_run ? job_of_session(session) : NULL;
     const struct store_checkpoint *row = &session->row;
 
+    session->is_cataloguing = false;
+    if (session->is_over) {
+        release(session);
+    }
     if (!job) {
         return;
     }
@@ -591,6 +604,7 @@ static void commit_done(void *arg, bool is_run)
         row->eval_accuracy = job->progress.eval_step == row->step ? job->progress.eval_accuracy : NAN;
         memcpy(row->weights_hash, session->file.weights_hash, sizeof row->weights_hash);
         session->result = bg_submit(session->daemon->store_bg, catalogue_work, catalogued, session, &session->err);
+        session->is_cataloguing = session->result >= 0;
     }
     if (session->result < 0) {
         session_failed(job, session, &session->err);

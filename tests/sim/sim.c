@@ -79,11 +79,11 @@ void sim_init(struct sim *sim)
     sim->settings.socket = strdup(sim->socket);
     sim->settings.ballast_bytes = 64 << 10;
     sim->settings.reserve_bytes = 0;
-    sim->settings.suspect_ms = 500;
-    sim->settings.lost_ms = 1500;
-    sim->settings.hang_ms = 1000;
-    sim->settings.rejoin_ms = 1500;
-    sim->settings.recover_ms = 3000;
+    sim->settings.suspect_ms = 1000;
+    sim->settings.lost_ms = 4000;
+    sim->settings.hang_ms = 2500;
+    sim->settings.rejoin_ms = 4000;
+    sim->settings.recover_ms = 6000;
     sim->settings.kill_ms = 300;
     sim->settings.backoff_ms = 10;
     for (int i = 0; i < SIM_AGENTS; i++) {
