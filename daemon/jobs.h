@@ -15,6 +15,7 @@
 #include "plan/plan.h"
 
 struct peer;
+struct session;
 
 enum rank_state {
     RANK_PLACED,   /* has a device */
@@ -63,7 +64,7 @@ struct attempt {
      * moment, so that the cause can arrive. */
     int64_t echo_us;
     char echo[JOB_REASON_BYTES];
-    struct list sessions;    /* of checkpoints.c: checkpoints on their way */
+    struct session *session; /* checkpoint that is being received */
     uint64_t failed_step;    /* its checkpoint could not be written */
 };
 

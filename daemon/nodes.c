@@ -280,9 +280,7 @@ void nodes_peer_closed(struct cluster_node *node)
 
     node->peer = NULL;
     node->seen_us = daemon_now_us(daemon);
-    if (!daemon->is_closing) {
-        log_warning("node %s: connection lost", node->name);
-    }
+    log_warning("node %s: connection lost", node->name);
 }
 
 /* ---- time ---- */

@@ -81,10 +81,12 @@ static void peer_destroy(struct server *server, struct peer *peer, const char *w
     while ((link = list_first(&peer->calls))) {
         fail_call(list_item(link, struct call, link), GEMS_E_PEER, why);
     }
-    if (peer->node) {
-        nodes_peer_closed(peer->node);
+    if (!server->daemon->is_closing) {
+        if (peer->node) {
+            nodes_peer_closed(peer->node);
+        }
+        launch_peer_closed(peer);
     }
-    launch_peer_closed(peer);
     free(peer);
 }
 

@@ -7,6 +7,7 @@ libmodel_a_SOURCES = \
     %D%/passes.c %D%/passes.h \
     %D%/safetensors.c %D%/safetensors.h \
     %D%/zoo.c %D%/zoo.h \
+    %D%/zoo_amoebanet.c \
     %D%/zoo_build.h \
     %D%/zoo_lenet.c \
     %D%/zoo_mlp.c \

@@ -18,14 +18,14 @@ static const struct family {
     { "lenet", zoo_lenet },
     { "vgg", zoo_vgg },
     { "unet", NULL },
-    { "amoebanet-d", NULL },
+    { "amoebanet-d", zoo_amoebanet },
 };
 
 enum { N_FAMILIES = sizeof families / sizeof families[0] };
 
 const char *zoo_names(void)
 {
-    return "resnet, resnet-imagenet, vgg, mlp, lenet";
+    return "resnet, resnet-imagenet, vgg, amoebanet-d, mlp, lenet";
 }
 
 static uint32_t append(struct zoo_builder *b, struct node *node, const char *part, int number)
@@ -193,6 +193,33 @@ uint32_t zoo_dropout(struct zoo_builder *b, const char *part, int number, uint32
     struct node node = { .kind = OP_DROPOUT, .n_inputs = 1, .inputs = { x }, .rate = rate };
 
     return append(b, &node, part, number);
+}
+
+uint32_t zoo_concat(struct zoo_builder *b, const char *part, const uint32_t *inputs,
+                    uint32_t n_inputs)
+{
+    struct node node = { .kind = OP_CONCAT, .n_inputs = n_inputs };
+
+    for (uint32_t i = 0; i < n_inputs; i++) {
+        node.inputs[i] = inputs[i];
+    }
+    return append(b, &node, part, ZOO_NO_NUMBER);
+}
+
+uint32_t zoo_pick(struct zoo_builder *b, const char *part, uint32_t x, uint32_t stride,
+                  uint32_t row, uint32_t column)
+{
+    struct node node = {
+        .kind = OP_PICK,
+        .n_inputs = 1,
+        .inputs = { x },
+        .r = row,
+        .s = column,
+        .stride_h = stride,
+        .stride_w = stride,
+    };
+
+    return append(b, &node, part, ZOO_NO_NUMBER);
 }
 
 uint32_t zoo_loss(struct zoo_builder *b, uint32_t x)

@@ -42,6 +42,11 @@ uint32_t zoo_pool_to(struct zoo_builder *b, const char *part, uint32_t x, uint32
 uint32_t zoo_flatten(struct zoo_builder *b, const char *part, uint32_t x);
 uint32_t zoo_dense(struct zoo_builder *b, const char *part, int number, uint32_t x, uint32_t k);
 uint32_t zoo_dropout(struct zoo_builder *b, const char *part, int number, uint32_t x, double rate);
+uint32_t zoo_concat(struct zoo_builder *b, const char *part, const uint32_t *inputs,
+                    uint32_t n_inputs);
+/* Pixel (row, column) of each tile of stride x stride. */
+uint32_t zoo_pick(struct zoo_builder *b, const char *part, uint32_t x, uint32_t stride,
+                  uint32_t row, uint32_t column);
 uint32_t zoo_loss(struct zoo_builder *b, uint32_t x);
 
 /* The families. Each checks its own keys of the spec. */
@@ -50,5 +55,6 @@ int zoo_mlp(struct zoo_builder *b, const struct zoo_spec *spec);
 int zoo_lenet(struct zoo_builder *b, const struct zoo_spec *spec);
 int zoo_resnet_imagenet(struct zoo_builder *b, const struct zoo_spec *spec);
 int zoo_vgg(struct zoo_builder *b, const struct zoo_spec *spec);
+int zoo_amoebanet(struct zoo_builder *b, const struct zoo_spec *spec);
 
 #endif

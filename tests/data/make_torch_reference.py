@@ -82,6 +82,12 @@ class Net:
         w = self.weight(name, k, x.shape[1], window, window)
         return F.conv2d(x, w, self.other(name + ".bias", k, 0.0), stride, pad)
 
+    def conv_bn(self, name, number, x, k, window=(1, 1), stride=1):
+        """Convolution without bias and batch-norm without ReLU."""
+        w = self.weight(f"{name}.conv{number}", k, x.shape[1], *window)
+        x = F.conv2d(x, w, None, stride, ((window[0] - 1) // 2, (window[1] - 1) // 2))
+        return self.bn(f"{name}.bn{number}", x, relu=False)
+
     def dense(self, name, x, k):
         w = self.weight(name, k, x.shape[1])
         return F.linear(x, w, self.other(name + ".bias", k, 0.0))
@@ -136,9 +142,65 @@ def lenet(net, x):
     return net.dense("dense3", x, CLASSES)
 
 
-def sgd(nesterov):
+# Operators of the five steps of a cell: (operator, state) twice; then the states joined.
+NORMAL = ((("conv1", 1), ("avg", 1)), (("same", 1), ("line", 0)), (("conv1", 0), ("line", 0)),
+          (("avg", 2), ("same", 2)), (("avg", 1), ("conv1", 5))), (0, 3, 4, 6)
+REDUCTION = ((("max", 0), ("avg", 0)), (("same", 2), ("conv3", 1)), (("line", 2), ("avg", 2)),
+             (("same", 3), ("max", 1)), (("avg", 2), ("conv1", 3))), (4, 5, 6)
+
+
+def cell_operator(net, name, op, x, c, stride):
+    if op == "same":
+        return x
+    if op == "avg":
+        return F.avg_pool2d(x, 3, stride, 1, count_include_pad=False)
+    if op == "max":
+        return F.max_pool2d(x, 2, stride)
+    x = F.relu(x)
+    if op == "conv1":
+        return net.conv_bn(name, "", x, c)
+    for i, window in enumerate(((1, 1), (3, 3)) if op == "conv3" else ((1, 1), (1, 7), (7, 1))):
+        x = F.relu(net.conv_bn(name, i, x, c // 4, window, stride if window == (3, 3) else 1))
+    return net.conv_bn(name, i + 1, x, c)
+
+
+def cell(net, number, pair, c, genotype, after_reduction):
+    steps, joined = genotype
+    name, (nearer, farther) = f"cell{number}", pair
+    states = [net.conv_bn(name + ".nearer", "", F.relu(nearer), c), farther]
+    if after_reduction:
+        x = F.relu(farther)
+        shifted = F.pad(x[:, :, 1:, 1:], (0, 1, 0, 1))
+        halves = [F.conv2d(half, net.weight(f"{name}.farther.conv{i}", c // 2, x.shape[1], 1, 1),
+                           None, 2) for i, half in enumerate((x, shifted))]
+        states[1] = net.bn(name + ".farther.bn", torch.cat(halves, 1), relu=False)
+    elif farther.shape[1] != c:
+        states[1] = net.conv_bn(name + ".farther", "", F.relu(farther), c)
+    for i, step in enumerate(steps):
+        sides = []
+        for half, (op, state) in zip("ab", step):
+            stride = 2 if genotype is REDUCTION and state < 2 else 1
+            sides.append(cell_operator(net, f"{name}.step{i}.{half}", op, states[state], c, stride))
+        states.append(sides[0] + sides[1])
+    return torch.cat([states[i] for i in joined], 1), nearer
+
+
+def amoebanet(net, x):
+    """3 normal cells, 16 filters."""
+    c = 4
+    x = net.conv_bn("stem", "", F.relu(x), c, (3, 3), 2)
+    pair, before = (x, x), None
+    for i, genotype in enumerate((REDUCTION, REDUCTION, NORMAL, REDUCTION, NORMAL, REDUCTION,
+                                  NORMAL)):
+        c *= 2 if genotype is REDUCTION else 1
+        pair = cell(net, i, pair, c, genotype, before is REDUCTION)
+        before = genotype
+    return net.dense("head.dense", pair[0].mean((2, 3)), CLASSES)
+
+
+def sgd(nesterov, lr=0.05):
     return lambda weights, others: torch.optim.SGD(
-        [dict(params=weights, weight_decay=1e-4), dict(params=others, weight_decay=0.0)], lr=0.05,
+        [dict(params=weights, weight_decay=1e-4), dict(params=others, weight_decay=0.0)], lr=lr,
         momentum=0.9, nesterov=nesterov)
 
 
@@ -151,6 +213,7 @@ def adam(kind):
 CASES = [
     ("resnet-20-v1", resnet_v1, 3, 16, sgd(True)),
     ("resnet-20-v2", resnet_v2, 3, 16, sgd(False)),
+    ("amoebanet-d-3-16", amoebanet, 3, 64, sgd(False, 0.01)),
     ("lenet-adam", lenet, 1, 28, adam(torch.optim.Adam)),
     ("lenet-adamw", lenet, 1, 28, adam(torch.optim.AdamW)),
 ]

@@ -2,7 +2,8 @@ plan_tests = \
     tests/unit/test_plan \
     tests/unit/test_layout \
     tests/sim/test_schedules \
-    tests/sim/test_programs
+    tests/sim/test_programs \
+    tests/sim/test_two_tensors
 check_PROGRAMS += $(plan_tests)
 TESTS += $(plan_tests)
 DIST_TESTS += $(plan_tests)
@@ -27,3 +28,7 @@ tests_sim_test_schedules_LDADD = $(PLAN_TEST_LIBS)
 tests_sim_test_programs_SOURCES = tests/sim/test_programs.c $(RANDOM_JOB)
 tests_sim_test_programs_CPPFLAGS = $(PLAN_TEST_CPPFLAGS)
 tests_sim_test_programs_LDADD = $(PLAN_TEST_LIBS)
+
+tests_sim_test_two_tensors_SOURCES = tests/sim/test_two_tensors.c $(RANDOM_GRAPH)
+tests_sim_test_two_tensors_CPPFLAGS = $(PLAN_TEST_CPPFLAGS)
+tests_sim_test_two_tensors_LDADD = $(PLAN_TEST_LIBS)

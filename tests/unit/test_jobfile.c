@@ -61,7 +61,7 @@ START_TEST(every_key_arrives_in_its_field)
     const struct job_spec *s = &job.spec;
     int status = load(
         "name: all\n"
-        "model: {zoo: mlp, hidden: [5, 7], classes: 3}\n"
+        "model: {zoo: mlp, hidden: [5, 7], classes: 3, layers: 6, filters: 32}\n"
         "data: {format: idx, train: a/b, eval: /abs/c, size: [8, 9], channels: 2,\n"
         "  augment: [flip, shift], mean: -0.25, std: 0.5}\n"
         "train: {steps: 77, batch: 12, optimizer: adamw, lr: 1e-3, momentum: 0.8,\n"
@@ -80,6 +80,8 @@ START_TEST(every_key_arrives_in_its_field)
     ck_assert_uint_eq(s->model.n_hidden, 2);
     ck_assert_uint_eq(s->model.hidden[1], 7);
     ck_assert_uint_eq(s->model.classes, 3);
+    ck_assert_uint_eq(s->model.layers, 6);
+    ck_assert_uint_eq(s->model.filters, 32);
     ck_assert_uint_eq(s->model.height, 8);
     ck_assert_uint_eq(s->model.width, 9);
     ck_assert_uint_eq(s->model.channels, 2);
@@ -159,7 +161,7 @@ static const struct refusal {
       "checkpoint, limits",
       GEMS_E_INVALID },
     { "name: a\nmodel:\n  zoo: resnet\n  dept: 20\n", ":4:3: model.dept: unknown key",
-      "did you mean depth? allowed here: zoo, version, depth, hidden, classes", GEMS_E_INVALID },
+      "did you mean depth? allowed here: zoo, version, depth, hidden, classes, layers, filters", GEMS_E_INVALID },
     { "model: {a.b: 1}\n", ":1:9: model.a.b: unknown key", "allowed here: zoo", GEMS_E_INVALID },
     { "model.zoo: resnet\n", ":1:1: model.zoo: unknown key", "", GEMS_E_INVALID },
     { "name: a\nname: b\n", ":2:1: name: given twice, first on line 1", "", GEMS_E_INVALID },
@@ -249,6 +251,8 @@ static const struct {
     { "train.precision=fp16", "--set train.precision: fp16 is not in this version",
       GEMS_E_UNSUPPORTED },
     { "model.depth=21", "--set model.depth: 21; resnet version 1 has depth 6n+2", GEMS_E_INVALID },
+    { "model={zoo: amoebanet-d, layers: 4}",
+      "--set model.layers: 4; amoebanet-d has a multiple of 3: 3 or 6", GEMS_E_INVALID },
     { "model.zoo=unet", "--set model.zoo: unet is not in this version", GEMS_E_UNSUPPORTED },
 };
 

@@ -155,6 +155,8 @@ static struct graph zoo(const char *name, uint32_t version, uint32_t depth)
 {
     struct zoo_spec spec = { .version = version,
                              .depth = depth,
+                             .layers = 3,
+                             .filters = 16,
                              .n_hidden = 2,
                              .hidden = { 32, 16 },
                              .classes = 10,
@@ -333,6 +335,13 @@ static const struct model_case {
     { "resnet-imagenet", 0, 18, 4 + 8 * 5 + 3 * 2 + 4, 0, 8 },
     /* input, 8 conv relu, 5 pools, flatten, 2 dense dropout, dense, loss */
     { "vgg", 0, 11, 1 + 8 * 2 + 5 + 1 + 2 * 2 + 2, 8, 0 },
+    /* input, stem 3; 7 cells: nearer 3, farther 3 or, behind a reduction, 6; 4 reductions: 5
+       pools, bottlenecks 6 and 8, conv bn, 3 relus, 5 adds, concat; 3 normal cells: 3 pools,
+       2 bottlenecks of 8, 3 conv bn, 2 relus (the third has a sum to itself), 5 adds, concat;
+       head 4 */
+    { "amoebanet-d", 0, 0,
+      4 + 7 * 3 + 3 * 3 + 4 * 6 + 4 * (5 + 14 + 2 + 3 + 6) + 3 * (3 + 16 + 6 + 2 + 6) + 4,
+      1 + 7 + 7 + 4 * 3 + 3 * 2, 7 * 5 },
     { "mlp", 0, 0, 2 + 3 + 1, 0, 0 },
     /* the two behind convolutions stay */
     { "lenet", 0, 0, 1 + 2 * 3 + 1 + 3 + 1, 2, 0 },

@@ -7,7 +7,7 @@
 #include "model/zoo.h"
 #include "tests/lib/run_suite.h"
 
-#define NAMES "resnet, resnet-imagenet, vgg, mlp, lenet"
+#define NAMES "resnet, resnet-imagenet, vgg, amoebanet-d, mlp, lenet"
 
 static struct zoo_spec resnet(uint32_t version, uint32_t depth, uint32_t side)
 {
@@ -232,6 +232,133 @@ START_TEST(the_dense_layers_of_vgg_do_not_grow_with_the_image)
 }
 END_TEST
 
+static struct zoo_spec amoebanet(uint32_t layers, uint32_t filters, uint32_t classes,
+                                 uint32_t side)
+{
+    return (struct zoo_spec){ .zoo = "amoebanet-d",
+                              .layers = layers,
+                              .filters = filters,
+                              .classes = classes,
+                              .channels = 3,
+                              .height = side,
+                              .width = side };
+}
+
+static const struct count_amoebanet {
+    uint32_t layers, filters, classes;
+    uint64_t trainable;
+} counts_amoebanet[] = {
+    { 3, 16, 10, 100886 },           { 3, 32, 10, 391354 },
+    { 6, 64, 10, 2686346 },          { 18, 208, 1000, 81505540 },
+    { 18, 256, 1000, 122470120 },    { 18, 416, 1000, 319024120 },
+    { 18, 544, 1000, 542734840 },    { 36, 544, 1000, 1055832376 },
+    { 72, 512, 1000, 1844858344 },
+};
+
+START_TEST(amoebanet_has_the_published_number_of_parameters)
+{
+    const struct count_amoebanet *count = &counts_amoebanet[_i];
+    struct zoo_spec spec = amoebanet(count->layers, count->filters, count->classes, 224);
+    struct graph graph = build(&spec);
+
+    ck_assert_uint_eq(graph_trainable(&graph), count->trainable);
+    ck_assert_uint_eq(graph.n_layers, count->layers + 6);
+    graph_fini(&graph);
+}
+END_TEST
+
+START_TEST(amoebanet_maps_shrink_by_cell)
+{
+    struct zoo_spec spec = amoebanet(6, 64, 10, 224);
+    struct graph graph;
+
+    spec.width = 96;
+    graph = build(&spec);
+    ck_assert_str_eq(graph.name, "amoebanet-d-6-64");
+    graph_fini(&graph);
+    /* a quarter of the filters, and of the channels inside, is rounded down */
+    spec.filters = 214;
+    graph = build(&spec);
+    expect_shape(&graph, "stem.bn", 53, 112, 48);
+    expect_shape(&graph, "cell0.step2.a.conv0", 26, 56, 24);
+    graph_fini(&graph);
+    spec.filters = 64;
+    graph = build(&spec);
+    expect_shape(&graph, "stem.bn", 16, 112, 48);
+    /* reductions join three times the channels, normal cells four times */
+    expect_shape(&graph, "cell0.concat", 96, 56, 24);
+    expect_shape(&graph, "cell1.concat", 192, 28, 12);
+    expect_shape(&graph, "cell2.farther.pick", 96, 28, 12);
+    expect_shape(&graph, "cell2.concat", 256, 28, 12);
+    expect_shape(&graph, "cell3.concat", 256, 28, 12);
+    expect_shape(&graph, "cell4.concat", 384, 14, 6);
+    expect_shape(&graph, "cell9.concat", 1024, 7, 3);
+    expect_shape(&graph, "head.pool", 1024, 1, 1);
+    graph_fini(&graph);
+}
+END_TEST
+
+START_TEST(cells_of_amoebanet_have_their_parts)
+{
+    struct zoo_spec spec = amoebanet(3, 16, 10, 64);
+    struct graph graph = build(&spec);
+    const struct node *joined = &graph.nodes[find(&graph, "cell2.concat")];
+    const struct node *line = &graph.nodes[find(&graph, "cell2.step1.b.conv1")];
+
+    ck_assert_uint_eq(joined->n_inputs, 4);
+    ck_assert_uint_eq(joined->inputs[0], find(&graph, "cell2.nearer.bn"));
+    ck_assert_uint_eq(joined->inputs[1], find(&graph, "cell2.step1.add"));
+    ck_assert_uint_eq(joined->inputs[3], find(&graph, "cell2.step4.add"));
+    ck_assert_uint_eq(graph.nodes[find(&graph, "cell1.concat")].n_inputs, 3);
+    /* 1x7 and 7x1 keep the map, in a quarter of the channels */
+    ck_assert(line->r == 1 && line->s == 7 && line->pad_h == 0 && line->pad_w == 3);
+    expect_shape(&graph, "cell2.step1.b.conv1", 4, 8, 8);
+    line = &graph.nodes[find(&graph, "cell2.step1.b.conv2")];
+    ck_assert(line->r == 7 && line->s == 1 && line->pad_h == 3 && line->pad_w == 0);
+    /* two operators read the ReLU of one state */
+    ck_assert_uint_eq(graph.nodes[find(&graph, "cell2.step2.a.conv")].inputs[0],
+                      graph.nodes[find(&graph, "cell2.step1.b.conv0")].inputs[0]);
+    /* reductions: stride 2 on the two inputs of the cell alone */
+    ck_assert_uint_eq(graph.nodes[find(&graph, "cell1.step0.b.average")].stride_h, 2);
+    ck_assert_uint_eq(graph.nodes[find(&graph, "cell1.step2.b.average")].stride_h, 1);
+    ck_assert_uint_eq(graph.nodes[find(&graph, "cell1.step1.b.conv1")].stride_h, 2);
+    ck_assert_uint_eq(graph.nodes[find(&graph, "cell1.step1.b.conv0")].stride_h, 1);
+    ck_assert_int_eq(graph.nodes[find(&graph, "cell1.step3.b.maximum")].kind, OP_MAXPOOL);
+    /* no other convolution but that of the classifier has a bias */
+    for (uint32_t i = 0; i < graph.n_nodes; i++) {
+        ck_assert_int_eq(graph.nodes[i].has_bias, graph.nodes[i].kind == OP_DENSE);
+    }
+    graph_fini(&graph);
+}
+END_TEST
+
+/* Outputs of both cells before it cross into a cell; ends have fewer. */
+START_TEST(two_tensors_cross_a_boundary_of_amoebanet)
+{
+    struct zoo_spec spec = amoebanet(6, 32, 10, 64);
+    struct graph graph = build(&spec);
+
+    for (uint32_t layer = 1; layer < graph.n_layers; layer++) {
+        uint32_t n = 0;
+
+        for (uint32_t i = 0; i < graph.n_nodes && graph.nodes[i].layer < layer; i++) {
+            bool is_crossing = false;
+
+            for (uint32_t j = i + 1; j < graph.n_nodes; j++) {
+                for (uint32_t k = 0; k < graph.nodes[j].n_inputs; k++) {
+                    is_crossing = is_crossing ||
+                                  (graph.nodes[j].inputs[k] == i && graph.nodes[j].layer >= layer);
+                }
+            }
+            n += is_crossing;
+        }
+        /* layer 1 reads the stem alone, the head the last cell alone */
+        ck_assert_uint_eq(n, layer == 1 || layer + 1 == graph.n_layers ? 1 : 2);
+    }
+    graph_fini(&graph);
+}
+END_TEST
+
 /* A boundary between two layers carries exactly one tensor, into the next layer only. */
 START_TEST(a_boundary_carries_one_tensor)
 {
@@ -423,9 +550,27 @@ static const struct refusal {
     { { .zoo = "unet", .classes = 10, IMAGES },
       GEMS_E_UNSUPPORTED,
       "model.zoo: unet is not in this version" },
-    { { .zoo = "amoebanet-d", .classes = 10, IMAGES },
-      GEMS_E_UNSUPPORTED,
-      "model.zoo: amoebanet-d is not in this version" },
+    { { .zoo = "amoebanet-d", .filters = 16, .classes = 10, IMAGES },
+      GEMS_E_INVALID,
+      "model.layers: 0; amoebanet-d has a multiple of 3 from 3 to 999" },
+    { { .zoo = "amoebanet-d", .layers = 4, .filters = 16, .classes = 10, IMAGES },
+      GEMS_E_INVALID,
+      "model.layers: 4; amoebanet-d has a multiple of 3: 3 or 6" },
+    { { .zoo = "amoebanet-d", .layers = 1002, .filters = 16, .classes = 10, IMAGES },
+      GEMS_E_INVALID,
+      "model.layers: 1002; amoebanet-d has a multiple of 3 from 3 to 999" },
+    { { .zoo = "amoebanet-d", .layers = 3, .filters = 7, .classes = 10, IMAGES },
+      GEMS_E_INVALID,
+      "model.filters: 7 is not in 8 to 16384" },
+    { { .zoo = "amoebanet-d",
+        .layers = 3,
+        .filters = 16,
+        .classes = 10,
+        .channels = 3,
+        .height = 64,
+        .width = 80 },
+      GEMS_E_INVALID,
+      "data.size: 64x80; amoebanet-d needs sides that are multiples of 32" },
     { { .zoo = "resnet-imagenet", .depth = 20, .classes = 10, IMAGES },
       GEMS_E_INVALID,
       "model.depth: 20; resnet-imagenet has depths 18, 34, 50, 101 and 152" },
@@ -524,6 +669,11 @@ static Suite *suite(void)
     suite_add_tcase(s, tc);
     tcase_set_timeout(others, 30);
     tcase_add_test(others, mlp_has_a_layer_for_each_dense);
+    tcase_add_loop_test(others, amoebanet_has_the_published_number_of_parameters, 0,
+                        sizeof counts_amoebanet / sizeof counts_amoebanet[0]);
+    tcase_add_test(others, amoebanet_maps_shrink_by_cell);
+    tcase_add_test(others, cells_of_amoebanet_have_their_parts);
+    tcase_add_test(others, two_tensors_cross_a_boundary_of_amoebanet);
     tcase_add_loop_test(others, vgg_has_the_published_number_of_parameters, 0,
                         sizeof counts_vgg / sizeof counts_vgg[0]);
     tcase_add_loop_test(others, the_dense_layers_of_vgg_do_not_grow_with_the_image, 0, 5);

@@ -90,20 +90,72 @@ static void expect_ok(int status, const struct gems_error *err)
     ck_assert_msg(status >= 0, "%s (%s)", err->text, err->hint);
 }
 
+/* Puts a dropout behind every dense layer with a ReLU. */
+static void add_dropouts(struct graph *graph)
+{
+    uint32_t *stands_for = calloc(graph->n_nodes, sizeof *stands_for);
+    struct gems_error err;
+    struct graph with;
+    int index;
+
+    ck_assert_ptr_nonnull(stands_for);
+    graph_init(&with, graph->name, graph->n_classes);
+    for (uint32_t i = 0; i < graph->n_nodes; i++) {
+        struct node node = graph->nodes[i];
+
+        for (uint32_t k = 0; k < node.n_inputs; k++) {
+            node.inputs[k] = stands_for[node.inputs[k]];
+        }
+        expect_ok(index = graph_add(&with, &node, &err), &err);
+        stands_for[i] = (uint32_t)index;
+        if (node.kind == OP_DENSE && node.is_relu) {
+            struct node dropout = { .kind = OP_DROPOUT, .layer = node.layer, .n_inputs = 1,
+                                    .inputs = { stands_for[i] }, .rate = 0.3 };
+
+            snprintf(dropout.name, sizeof dropout.name, "dropout%u", i);
+            expect_ok(index = graph_add(&with, &dropout, &err), &err);
+            stands_for[i] = (uint32_t)index;
+        }
+    }
+    free(stands_for);
+    graph_fini(graph);
+    *graph = with;
+}
+
+void lab_graph(const struct job_spec *spec, struct graph *ret_graph)
+{
+    struct gems_error err;
+
+    expect_ok(zoo_build(&spec->model, ret_graph, &err), &err);
+    expect_ok(graph_fuse(ret_graph, &err), &err);
+    if (!strcmp(spec->name, "dropout")) {
+        add_dropouts(ret_graph);
+        expect_ok(graph_check(ret_graph, &err), &err);
+    }
+}
+
 void lab_spec(const char *model, struct job_spec *ret_spec)
 {
     struct job_spec *s = ret_spec;
-    bool is_mlp = !strcmp(model, "mlp"), is_lenet = !strcmp(model, "lenet");
+    bool is_mlp = !strcmp(model, "mlp") || !strcmp(model, "dropout");
+    bool is_lenet = !strcmp(model, "lenet"), is_amoebanet = !strcmp(model, "amoebanet");
 
     spec_init(s);
     snprintf(s->name, sizeof s->name, "%s", model);
-    snprintf(s->model.zoo, sizeof s->model.zoo, "%s", is_mlp || is_lenet ? model : "resnet");
+    snprintf(s->model.zoo, sizeof s->model.zoo, "%s",
+             is_mlp         ? "mlp"
+             : is_lenet     ? "lenet"
+             : is_amoebanet ? "amoebanet-d"
+                            : "resnet");
     s->model.classes = 5;
     if (is_mlp) {
         s->model.n_hidden = 4;
         for (uint32_t i = 0; i < 4; i++) {
             s->model.hidden[i] = 24 + 8 * i;
         }
+    } else if (is_amoebanet) {
+        s->model.layers = 3;
+        s->model.filters = 16;
     } else if (!is_lenet) {
         s->model.version = !strcmp(model, "resnet2") ? 2 : 1;
         s->model.depth = 20;
@@ -112,7 +164,7 @@ void lab_spec(const char *model, struct job_spec *ret_spec)
     s->data.samples = 20;
     s->data.eval_samples = 11;
     s->data.channels = is_mlp ? 1 : 3;
-    s->data.height = s->data.width = is_lenet ? 28 : 8;
+    s->data.height = s->data.width = is_lenet ? 28 : is_amoebanet ? 64 : 8;
     s->model.channels = s->data.channels;
     s->model.height = s->data.height;
     s->model.width = s->data.width;
@@ -575,8 +627,7 @@ void lab_run(const struct job_spec *spec, const struct lab_options *options,
     memset(ret_result, 0, sizeof *ret_result);
     lab.backend = backend_find(lab.options->backend ? lab.options->backend : "ref", &err);
     ck_assert_msg(lab.backend, "%s", err.text);
-    expect_ok(zoo_build(&lab.spec.model, &lab.graph, &err), &err);
-    expect_ok(graph_fuse(&lab.graph, &err), &err);
+    lab_graph(&lab.spec, &lab.graph);
     plan_job(&lab);
     for (uint32_t i = 0; i < ret_result->n_ranks; i++) {
         threads[i] = (struct lab_thread){ .lab = &lab, .rank = i };

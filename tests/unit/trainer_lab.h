@@ -55,8 +55,11 @@ struct lab_result {
 };
 
 /* Defaults of a small job on synthetic images; model is "mlp", "lenet",
- * "resnet1" or "resnet2". */
+ * "resnet1", "resnet2", "amoebanet" or "dropout": the mlp with a dropout behind each
+ * hidden layer, since the zoo has one in large networks alone. */
 void lab_spec(const char *model, struct job_spec *ret_spec);
+/* The fused network of such a job; ends the test on failure. */
+void lab_graph(const struct job_spec *spec, struct graph *ret_graph);
 
 /* Settles, plans and runs. Aborts the test if the plan cannot be made; what
  * the ranks say is in the result. */
