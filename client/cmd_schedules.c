@@ -12,14 +12,14 @@ static const struct option_entry options[] = {
     { "microbatches", 0, "N", "micro-batches of one step" },
     { "forward", 0, "TIME", "of one micro-batch on one stage; default 1" },
     { "backward", 0, "TIME", "default twice the forward" },
-    { "parts", 0, "M", NULL },
-    { "replications", 0, "E", NULL },
+    { "parts", 0, "M", "micro-batches of a pass of gems-master; default N/E" },
+    { "replications", 0, "E", "passes of gems-master; default 2" },
     { NULL, 0, NULL, NULL },
 };
 
 const struct command cmd_schedules = {
     .name = "schedules",
-    .synopsis = "--stages P --microbatches N [--forward 1 --backward 2]",
+    .synopsis = "--stages P --microbatches N [--forward 1 --backward 2] [--parts M] [--replications E]",
     .summary = "compare all schedules on uniform stages",
     .details =
         "Simulates every schedule: time of a step, share of it that devices wait, and the most\n"
@@ -49,7 +49,7 @@ static int read_time(const struct args *args, const char *name, double *inout_ti
 static int read_question(const struct args *args, struct schedules_question *ret_question,
                          struct gems_error *err)
 {
-    uint64_t stages = 0, microbatches = 0;
+    uint64_t stages = 0, microbatches = 0, parts = 0, replications = 0;
     struct schedules_question question = { .forward = 1 };
     int status;
 
@@ -61,12 +61,16 @@ static int read_question(const struct args *args, struct schedules_question *ret
     }
     if ((status = args_number(args, "stages", 1, SPEC_MAX_STAGES, &stages, err)) < 0 ||
         (status = args_number(args, "microbatches", 1, 4096, &microbatches, err)) < 0 ||
+        (status = args_number(args, "parts", 1, 4096, &parts, err)) < 0 ||
+        (status = args_number(args, "replications", 1, 4096, &replications, err)) < 0 ||
         (status = read_time(args, "forward", &question.forward, err)) < 0) {
         return status;
     }
     question.backward = 2 * question.forward;
     question.stages = (uint32_t)stages;
     question.microbatches = (uint32_t)microbatches;
+    question.parts = (uint32_t)parts;
+    question.replications = (uint32_t)replications;
     status = read_time(args, "backward", &question.backward, err);
     *ret_question = question;
     return status;

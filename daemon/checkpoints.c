@@ -150,13 +150,18 @@ void checkpoints_evaluated(struct daemon *daemon, struct job *job, uint64_t step
 
 /* ---- sessions ---- */
 
+enum { MAX_SESSIONS = 4 };
+
+/* A rank may be a step ahead of another, so there can be several. */
 struct session {
+    struct list link; /* of the attempt, by step */
     struct daemon *daemon;
     uint64_t job;
     uint32_t attempt, n_ranks;
     struct checkpoint_meta meta;
     struct bytes spec;
-    bool is_committing, is_failed;
+    bool is_committing, is_failed, is_over;
+    bool is_cataloguing; /* the store thread has it */
     bool *has_ended, *is_held; /* owned, by rank */
     uint32_t *n_tensors;       /* owned, by rank */
     uint64_t queue_bytes;      /* on their way to the writer */
@@ -195,13 +200,30 @@ static void release_done(void *arg, bool is_run)
     session_free(arg);
 }
 
-void session_destroy(struct session *session)
+/* Behind its last piece in the writer's queue; nothing refers to it after that. */
+static void release(struct session *session)
 {
     struct gems_error err;
 
-    /* Behind its last piece in the queue; nothing refers to it after that. */
-    if (session && bg_submit(session->daemon->write_bg, release_work, release_done, session, &err) < 0) {
+    if (bg_submit(session->daemon->write_bg, release_work, release_done, session, &err) < 0) {
         log_error("checkpoint of job %llu: %s", (unsigned long long)session->job, err.text);
+    }
+}
+
+static void session_destroy(struct session *session)
+{
+    list_remove(&session->link);
+    list_init(&session->link);
+    session->is_over = true;
+    if (!session->is_cataloguing) {
+        release(session);
+    }
+}
+
+void checkpoints_abandon(struct attempt *attempt)
+{
+    list_each(&attempt->sessions, link) {
+        session_destroy(list_item(link, struct session, link));
     }
 }
 
@@ -210,7 +232,7 @@ static struct job *job_of_session(struct session *session)
 {
     struct job *job = jobs_find_attempt(session->daemon, session->job, session->attempt);
 
-    return job && job->attempt->session == session ? job : NULL;
+    return session->is_over ? NULL : job;
 }
 
 static void resume_ranks(struct job *job, struct session *session)
@@ -235,7 +257,6 @@ static void session_failed(struct job *job, struct session *session, const struc
               (unsigned long long)session->meta.step, err->text);
     session->is_failed = true;
     resume_ranks(job, session);
-    job->attempt->session = NULL;
     job->attempt->failed_step = session->meta.step;
     flow_fail(daemon, job, failure, "gemsd", "checkpoint of step %llu: %s",
               (unsigned long long)session->meta.step, err->text);
@@ -285,6 +306,7 @@ static struct session *session_create(struct daemon *daemon, struct job *job, ui
     session->daemon = daemon;
     session->job = job->id;
     session->attempt = job->attempt->number;
+    list_init(&session->link);
     session->n_ranks = n;
     session->begun_us = daemon_now_us(daemon);
     session->reserve_bytes = daemon->settings->reserve_bytes;
@@ -310,29 +332,66 @@ static struct session *session_create(struct daemon *daemon, struct job *job, ui
     return session;
 }
 
+/* Sessions up to a step are over: it is durable, or there are too many. */
+static void drop_until(struct job *job, uint64_t step)
+{
+    list_each(&job->attempt->sessions, link) {
+        struct session *session = list_item(link, struct session, link);
+
+        if (session->meta.step > step) {
+            return;
+        }
+        if (!session->is_committing) {
+            log_warning("job %llu: checkpoint of step %llu stayed incomplete", (unsigned long long)job->id,
+                        (unsigned long long)session->meta.step);
+        }
+        resume_ranks(job, session);
+        session_destroy(session);
+    }
+}
+
+static struct session *add_session(struct daemon *daemon, struct job *job, uint64_t step)
+{
+    struct attempt *attempt = job->attempt;
+    struct session *session;
+
+    if (list_count(&attempt->sessions) == MAX_SESSIONS) {
+        drop_until(job, list_item(list_first(&attempt->sessions), struct session, link)->meta.step);
+    }
+    session = session_create(daemon, job, step);
+    if (!session) {
+        flow_fail(daemon, job, CLASS_INTERNAL, "gemsd", "checkpoint of step %llu: no memory",
+                  (unsigned long long)step);
+        return NULL;
+    }
+    list_each(&attempt->sessions, link) {
+        if (list_item(link, struct session, link)->meta.step > step) {
+            list_insert_before(link, &session->link);
+            return session;
+        }
+    }
+    list_push(&attempt->sessions, &session->link);
+    return session;
+}
+
 /* The session for a rank's message; NULL: nothing to do with it. */
 static struct session *find_session(struct daemon *daemon, struct job *job, uint64_t step)
 {
-    struct attempt *attempt = job->attempt;
-
-    if ((job->core.state != JOB_RUNNING && job->core.state != JOB_STOPPING) || attempt->failed_step >= step) {
+    if ((job->core.state != JOB_RUNNING && job->core.state != JOB_STOPPING) ||
+        job->attempt->failed_step >= step) {
         return NULL;
     }
-    if (attempt->session && attempt->session->meta.step < step) {
-        log_warning("job %llu: checkpoint of step %llu stayed incomplete", (unsigned long long)job->id,
-                    (unsigned long long)attempt->session->meta.step);
-        resume_ranks(job, attempt->session);
-        session_destroy(attempt->session);
-        attempt->session = NULL;
+    if (job->n_checkpoints > 0 && job->checkpoints[0].step > step && job->checkpoints[0].attempt == job->attempt->number) {
+        return NULL; /* a newer one is durable already */
     }
-    if (!attempt->session) {
-        attempt->session = session_create(daemon, job, step);
-        if (!attempt->session) {
-            flow_fail(daemon, job, CLASS_INTERNAL, "gemsd", "checkpoint of step %llu: no memory",
-                      (unsigned long long)step);
+    list_each(&job->attempt->sessions, link) {
+        struct session *session = list_item(link, struct session, link);
+
+        if (session->meta.step == step) {
+            return session;
         }
     }
-    return attempt->session && attempt->session->meta.step == step ? attempt->session : NULL;
+    return add_session(daemon, job, step);
 }
 
 /* ---- Shard ---- */
@@ -443,9 +502,14 @@ void on_shard(struct peer *peer, uint32_t call, const ProtobufCMessage *base)
     }
 }
 
-bool checkpoints_is_holding(const struct job *job, uint32_t rank)
+bool checkpoints_is_holding(struct job *job, uint32_t rank)
 {
-    return job->attempt && job->attempt->session && job->attempt->session->is_held[rank];
+    list_each(&job->attempt->sessions, link) {
+        if (list_item(link, struct session, link)->is_held[rank]) {
+            return true;
+        }
+    }
+    return false;
 }
 
 /* ---- ShardEnd, commit, catalogue, ack ---- */
@@ -466,6 +530,10 @@ static void catalogued(void *arg, bool is_run)
     struct job *job = is_run ? job_of_session(session) : NULL;
     const struct store_checkpoint *row = &session->row;
 
+    session->is_cataloguing = false;
+    if (session->is_over) {
+        release(session);
+    }
     if (!job) {
         return;
     }
@@ -491,8 +559,7 @@ static void catalogued(void *arg, bool is_run)
     verify_later(session->daemon, job, row);
     drop_old(session->daemon, job);
     jobs_changed(job);
-    job->attempt->session = NULL;
-    session_destroy(session);
+    drop_until(job, row->step);
 }
 
 static void catalogue_work(void *arg)
@@ -537,6 +604,7 @@ static void commit_done(void *arg, bool is_run)
         row->eval_accuracy = job->progress.eval_step == row->step ? job->progress.eval_accuracy : NAN;
         memcpy(row->weights_hash, session->file.weights_hash, sizeof row->weights_hash);
         session->result = bg_submit(session->daemon->store_bg, catalogue_work, catalogued, session, &session->err);
+        session->is_cataloguing = session->result >= 0;
     }
     if (session->result < 0) {
         session_failed(job, session, &session->err);
@@ -718,11 +786,6 @@ int checkpoints_pick(struct daemon *daemon, struct job *job, uint64_t serial, ch
         verify_free(verify);
     }
     return status;
-}
-
-bool checkpoints_is_busy(const struct job *job)
-{
-    return job->attempt && job->attempt->session;
 }
 
 /* ---- start ---- */

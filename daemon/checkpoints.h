@@ -11,18 +11,13 @@
 
 #include "daemon/jobs.h"
 
-struct session;
-
 void checkpoints_dir(const struct daemon *daemon, uint64_t job, char *ret_path, size_t n);
 
-/* Gives up what was received so far; also NULL. */
-void session_destroy(struct session *session);
+/* Gives up what was received so far. */
+void checkpoints_abandon(struct attempt *attempt);
 
 /* Input of this rank is held back. */
-bool checkpoints_is_holding(const struct job *job, uint32_t rank);
-/* Some work on the job's files is under way. */
-bool checkpoints_is_busy(const struct job *job);
-
+bool checkpoints_is_holding(struct job *job, uint32_t rank);
 void checkpoints_evaluated(struct daemon *daemon, struct job *job, uint64_t step, double accuracy);
 
 /* Finds the newest checkpoint that is whole, reading each one completely;

@@ -8,7 +8,6 @@
 #include "common/bg.h"
 #include "common/error.h"
 #include "common/log.h"
-#include "daemon/checkpoints.h"
 #include "daemon/launch.h"
 #include "daemon/place.h"
 #include "daemon/status.h"
@@ -44,12 +43,14 @@ static void move_free(struct move *move)
 
 static void enter_queued(struct daemon *daemon, struct job *job)
 {
+    status_keep_ranks(job);
     attempt_destroy(job);
     daemon->is_placing = true;
 }
 
 static void enter_paused(struct daemon *daemon, struct job *job)
 {
+    status_keep_ranks(job);
     attempt_destroy(job);
     daemon->is_placing = true;
 }
@@ -57,9 +58,12 @@ static void enter_paused(struct daemon *daemon, struct job *job)
 static void enter_end(struct daemon *daemon, struct job *job)
 {
     daemon->is_placing = true;
-    launch_end(daemon, job);
     watch_ended(job);
-    flow_forget(daemon, job);
+    if (job->attempt) {
+        launch_end(daemon, job); /* forgets the job when its ranks are gone */
+    } else {
+        flow_forget(daemon, job);
+    }
 }
 
 static void (*const entry[JOB_STATE_COUNT])(struct daemon *daemon, struct job *job) = {
@@ -331,7 +335,7 @@ void flow_drop(struct job *job)
 void flow_forget(struct daemon *daemon, struct job *job)
 {
     (void)daemon;
-    if (job_is_ended(job->core.state) && !job->attempt && !job->is_moving && !checkpoints_is_busy(job)) {
+    if (job_is_ended(job->core.state) && !job->attempt && !job->is_moving) {
         flow_drop(job);
         jobs_remove(job);
     }

@@ -167,6 +167,7 @@ int attempt_create(struct job *job, uint32_t n_ranks, struct gems_error *err)
         return gems_error_set(err, GEMS_E_NOMEM, "job %llu: no memory", (unsigned long long)job->id);
     }
     attempt->number = job->core.attempt;
+    list_init(&attempt->sessions);
     attempt->n_ranks = n_ranks;
     for (uint32_t i = 0; i < n_ranks; i++) {
         attempt->ranks[i].source = -1;
@@ -183,7 +184,7 @@ void attempt_destroy(struct job *job)
         return;
     }
     job->attempt = NULL;
-    session_destroy(attempt->session);
+    checkpoints_abandon(attempt);
     for (uint32_t i = 0; i < attempt->n_ranks; i++) {
         if (attempt->ranks[i].peer) {
             attempt->ranks[i].peer->has_rank = false;

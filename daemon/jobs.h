@@ -15,7 +15,6 @@
 #include "plan/plan.h"
 
 struct peer;
-struct session;
 
 enum rank_state {
     RANK_PLACED,   /* has a device */
@@ -64,7 +63,7 @@ struct attempt {
      * moment, so that the cause can arrive. */
     int64_t echo_us;
     char echo[JOB_REASON_BYTES];
-    struct session *session; /* checkpoint that is being received */
+    struct list sessions;    /* of checkpoints.c: checkpoints on their way */
     uint64_t failed_step;    /* its checkpoint could not be written */
 };
 

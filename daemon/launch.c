@@ -423,9 +423,6 @@ void launch_stop(struct daemon *daemon, struct job *job)
 
 void launch_end(struct daemon *daemon, struct job *job)
 {
-    if (!job->attempt) {
-        return;
-    }
     if (!job->attempt->stop_us) {
         job->attempt->stop_us = daemon_now_us(daemon);
     }

@@ -280,7 +280,9 @@ void nodes_peer_closed(struct cluster_node *node)
 
     node->peer = NULL;
     node->seen_us = daemon_now_us(daemon);
-    log_warning("node %s: connection lost", node->name);
+    if (!daemon->is_closing) {
+        log_warning("node %s: connection lost", node->name);
+    }
 }
 
 /* ---- time ---- */

@@ -81,12 +81,10 @@ static void peer_destroy(struct server *server, struct peer *peer, const char *w
     while ((link = list_first(&peer->calls))) {
         fail_call(list_item(link, struct call, link), GEMS_E_PEER, why);
     }
-    if (!server->daemon->is_closing) {
-        if (peer->node) {
-            nodes_peer_closed(peer->node);
-        }
-        launch_peer_closed(peer);
+    if (peer->node) {
+        nodes_peer_closed(peer->node);
     }
+    launch_peer_closed(peer);
     free(peer);
 }
 

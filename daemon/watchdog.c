@@ -8,7 +8,7 @@
 #include "daemon/launch.h"
 #include "daemon/nodes.h"
 
-enum { MISSING_MS = 3000, HANG_STEPS = 10 };
+enum { MISSING_MS = 1000, HANG_STEPS = 10 };
 
 static int64_t us(uint64_t ms)
 {
@@ -90,37 +90,38 @@ static void check_silence(struct daemon *daemon, struct job *job, uint32_t i, in
     }
 }
 
-/* The rank that stopped first is the one the others wait for. */
+/* Nothing moves any more. The rank that stopped first is the one the others
+ * wait for; while one moves, the others may wait for it in good order. */
 static void check_hang(struct daemon *daemon, struct job *job, int64_t now_us)
 {
     struct attempt *attempt = job->attempt;
     double median = progress_median(&job->progress);
-    int64_t limit_us = us(daemon->settings->hang_ms);
-    uint32_t first = 0;
+    int64_t limit_us = us(daemon->settings->hang_ms), moved_us = 0;
+    const struct rank *first = NULL;
     char name[160];
 
     if (!isnan(median) && (int64_t)(median * HANG_STEPS * 1e6) > limit_us) {
         limit_us = (int64_t)(median * HANG_STEPS * 1e6);
     }
     for (uint32_t i = 0; i < attempt->n_ranks; i++) {
-        struct rank *rank = &attempt->ranks[i];
+        const struct rank *rank = &attempt->ranks[i];
 
-        if (rank->state != RANK_RUNNING || attempt->session) {
-            return; /* some wait for others to end, or for a checkpoint */
+        if (rank->state != RANK_RUNNING) {
+            continue;
         }
-        if (rank->watermark == 0) {
-            limit_us = limit_us > us(daemon->settings->start_ms) ? limit_us : us(daemon->settings->start_ms);
+        if (rank->watermark == 0 && limit_us < us(daemon->settings->start_ms)) {
+            limit_us = us(daemon->settings->start_ms);
         }
-        if (rank->moved_us < attempt->ranks[first].moved_us) {
-            first = i;
+        moved_us = rank->moved_us > moved_us ? rank->moved_us : moved_us;
+        if (!first || rank->moved_us < first->moved_us) {
+            first = rank;
         }
     }
-    if (now_us - attempt->ranks[first].moved_us > limit_us) {
-        const struct rank *rank = &attempt->ranks[first];
-
+    if (first && now_us - moved_us > limit_us) {
         flow_fail(daemon, job, CLASS_HANG, "gemsd", "%s: no progress for %lld s in step %llu, %s",
-                  rank_name(attempt, first, name, sizeof name), (long long)limit_us / 1000000,
-                  (unsigned long long)rank->step + 1, rank->phase[0] ? rank->phase : "before the first step");
+                  rank_name(attempt, (uint32_t)(first - attempt->ranks), name, sizeof name),
+                  (long long)limit_us / 1000000, (unsigned long long)first->step + 1,
+                  first->phase[0] ? first->phase : "before the first step");
     }
 }
 

@@ -55,9 +55,33 @@ static uint64_t try_plan(const struct make_input *input)
     return peak;
 }
 
+static uint32_t count_groups(const struct make_input *input)
+{
+    return input->spec->parallel.groups ? input->spec->parallel.groups : 1;
+}
+
+/* Devices of a pipeline. */
+static uint32_t width_of(const struct make_input *input)
+{
+    return input->n_stages /
+           schedule_chunks(schedule_find(input->schedule), &input->spec->parallel);
+}
+
+static bool keeps_sums(const struct make_input *input, enum schedule_kind kind)
+{
+    struct plan plan = {
+        .n_groups = count_groups(input),
+        .n_chains = schedule_find(kind)->n_chains,
+        .n_blocks = input->spec->parallel.gradient_blocks,
+    };
+
+    return plan_keeps_sums(&plan);
+}
+
 static bool try_schedules(const struct make_input *input, struct plan *plan, size_t *inout_used)
 {
     static const enum schedule_kind kinds[] = { SCHEDULE_GEMS_MAST, SCHEDULE_LAYER };
+    uint32_t width = width_of(input);
     struct make_input trial = *input;
     char text[32];
 
@@ -65,10 +89,10 @@ static bool try_schedules(const struct make_input *input, struct plan *plan, siz
         uint64_t peak;
 
         trial.schedule = kinds[i];
-        if (kinds[i] == input->schedule || input->n_stages < 2 ||
-            (kinds[i] == SCHEDULE_GEMS_MAST && input->spec->parallel.gradient_blocks < 2)) {
+        if (kinds[i] == input->schedule || width < 2 || !keeps_sums(input, kinds[i])) {
             continue;
         }
+        trial.n_stages = width;
         peak = try_plan(&trial);
         if (peak) {
             advice_bytes(peak, text, sizeof text);
@@ -80,20 +104,13 @@ static bool try_schedules(const struct make_input *input, struct plan *plan, siz
     return false;
 }
 
-static bool try_stages(const struct make_input *input, uint32_t n_devices, struct plan *plan,
-                       size_t *inout_used)
+/* More devices, each like the one that has least. */
+static struct plan_device *many_devices(const struct make_input *input, uint32_t n_devices,
+                                        uint32_t n_wanted)
 {
-    uint32_t most =
-        input->graph->n_layers < SPEC_MAX_STAGES ? input->graph->n_layers : SPEC_MAX_STAGES;
-    struct plan_device *devices = calloc(SPEC_MAX_STAGES, sizeof *devices);
-    struct make_input trial = *input;
-    bool has = false;
-    char text[32];
+    struct plan_device *devices = calloc(n_wanted, sizeof *devices);
 
-    if (!devices) {
-        return false;
-    }
-    for (uint32_t i = 0; i < SPEC_MAX_STAGES; i++) {
+    for (uint32_t i = 0; devices && i < n_wanted; i++) {
         devices[i] = input->devices[0];
         for (uint32_t k = 1; k < n_devices; k++) {
             if (input->devices[k].memory_bytes < devices[i].memory_bytes) {
@@ -101,21 +118,40 @@ static bool try_stages(const struct make_input *input, uint32_t n_devices, struc
             }
         }
     }
+    return devices;
+}
+
+static bool try_stages(const struct make_input *input, uint32_t n_devices, struct plan *plan,
+                       size_t *inout_used)
+{
+    uint32_t chunks = input->n_stages / width_of(input), n_groups = count_groups(input);
+    uint32_t layers =
+        input->graph->n_layers < SPEC_MAX_STAGES ? input->graph->n_layers : SPEC_MAX_STAGES;
+    uint32_t most = layers / chunks, width = width_of(input);
+    struct plan_device *devices = many_devices(input, n_devices, SPEC_MAX_STAGES * n_groups);
+    struct make_input trial = *input;
+    bool has = false;
+    char text[32];
+
+    if (!devices) {
+        return false;
+    }
     trial.devices = devices;
     if (input->schedule == SCHEDULE_SINGLE) {
         trial.schedule = SCHEDULE_LAYER;
     }
-    for (uint32_t p = input->n_stages + 1; p <= most && !has; p += 1 + (p - input->n_stages) / 4) {
+    for (uint32_t p = width + 1; p <= most && !has; p += 1 + (p - width) / 4) {
         uint64_t peak;
 
-        trial.n_stages = p;
+        trial.n_stages = p * chunks;
         peak = try_plan(&trial);
         if (peak) {
             advice_bytes(peak, text, sizeof text);
             append(plan, inout_used,
                    "; parallel.stages: %u%s%s would fit with %s on each of %u devices", p,
                    trial.schedule != input->schedule ? " and schedule: " : "",
-                   trial.schedule != input->schedule ? schedule_name(trial.schedule) : "", text, p);
+                   trial.schedule != input->schedule ? schedule_name(trial.schedule) : "", text,
+                   p * n_groups);
             has = true;
         }
     }

@@ -29,6 +29,7 @@ struct blocks {
     } parts[BLOCKS_MAX_DEPTH];
     uint64_t is_used; /* mask of buffers */
     bool has_any;     /* a micro-batch has been added */
+    uint32_t n_left;  /* micro-batches still to come; kept by the user */
 };
 
 void blocks_init(struct blocks *blocks, uint32_t first_block, uint32_t n_blocks,

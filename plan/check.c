@@ -26,7 +26,7 @@ struct check {
     const struct memory_map *maps;
     struct gems_error *err;
     uint8_t *n_forward, *n_backward; /* by stage * N + micro-batch */
-    uint32_t *chain_of;              /* by micro-batch: chain + 1, 0: not seen */
+    uint32_t *chain_of;              /* by micro-batch: 1 + chain of all groups, 0: not seen */
     struct check_sum *sums;          /* by rank * n_stages + stage */
     /* of the rank being walked */
     uint32_t rank, index;
@@ -61,6 +61,11 @@ static int refuse(const struct check *c, const char *format, ...)
         list->items[c->index].stage, list->items[c->index].microbatch, text);
 }
 
+static uint32_t group_of(const struct check *c)
+{
+    return c->rank / plan_width(c->plan);
+}
+
 /* Is this message one of the stage's? Its peer must be the other stage's rank. */
 static bool is_message_of(const struct check *c, const struct instr *instr)
 {
@@ -79,9 +84,10 @@ static bool is_message_of(const struct check *c, const struct instr *instr)
         from = to;
         to = plan_grad_stage(plan, instr->edge);
     }
-    return instr_is_send(instr)
-               ? from == instr->stage && plan_rank(plan, 0, instr->chain, to) == instr->peer
-               : to == instr->stage && plan_rank(plan, 0, instr->chain, from) == instr->peer;
+    return instr_is_send(instr) ? from == instr->stage &&
+                                      plan_rank(plan, group_of(c), instr->chain, to) == instr->peer
+                                : to == instr->stage && plan_rank(plan, group_of(c), instr->chain,
+                                                                  from) == instr->peer;
 }
 
 /* Messages that a pass of a stage has. */
@@ -174,9 +180,10 @@ static int run_pass(struct check *c, const struct instr *instr)
     bool is_end = instr->stage == 0 || instr->stage + 1u == c->plan->n_stages;
     uint8_t *n_done = is_backward ? c->n_backward : c->n_forward;
     uint32_t n = c->program->n_microbatches;
+    uint32_t chain = group_of(c) * c->plan->n_chains + instr->chain + 1;
 
     if (instr->stage >= c->plan->n_stages || instr->microbatch >= n ||
-        plan_rank(c->plan, 0, instr->chain, instr->stage) != c->rank) {
+        plan_rank(c->plan, group_of(c), instr->chain, instr->stage) != c->rank) {
         return refuse(c, "does not belong to this rank");
     }
     if ((c->before.n_recv || c->before.is_loaded) &&
@@ -193,10 +200,10 @@ static int run_pass(struct check *c, const struct instr *instr)
     if (n_done[instr->stage * n + instr->microbatch]++) {
         return refuse(c, "was done before");
     }
-    if (c->chain_of[instr->microbatch] && c->chain_of[instr->microbatch] != instr->chain + 1u) {
+    if (c->chain_of[instr->microbatch] && c->chain_of[instr->microbatch] != chain) {
         return refuse(c, "the micro-batch is on two chains");
     }
-    c->chain_of[instr->microbatch] = instr->chain + 1u;
+    c->chain_of[instr->microbatch] = chain;
     c->before = (struct pass){ 0 };
     c->behind = (struct pass){
         .n_send_left = count_messages(c, instr->stage, true, is_backward),
@@ -272,8 +279,8 @@ static int run_send(struct check *c, const struct instr *instr)
 
 static int run_sum(struct check *c, const struct instr *instr)
 {
-    uint32_t copies[2 * SPEC_MAX_STAGES];
-    uint32_t n = plan_copies(c->plan, instr->stage, copies, 2 * SPEC_MAX_STAGES), own = 0;
+    uint32_t copies[PLAN_MAX_COPIES];
+    uint32_t n = plan_copies(c->plan, instr->stage, copies, PLAN_MAX_COPIES), own = 0;
     const char *why = "the stage is not on this rank";
 
     while (own < n && copies[own] != c->rank) {
@@ -424,9 +431,11 @@ int program_check(const struct plan *plan, const bool *has_gradient, const struc
         goto out;
     }
     c.n_backward = c.n_forward + n_passes;
-    if (program->n_ranks != plan->n_ranks) {
-        status = gems_error_set(err, GEMS_E_INTERNAL, "program: %u ranks instead of %u",
-                                program->n_ranks, plan->n_ranks);
+    if (program->n_ranks != plan->n_ranks || !plan_width(plan) ||
+        plan->n_groups * plan->n_chains > PLAN_MAX_COPIES) {
+        status = gems_error_set(err, GEMS_E_INTERNAL,
+                                "program: %u ranks instead of %u, %u groups of %u chains",
+                                program->n_ranks, plan->n_ranks, plan->n_groups, plan->n_chains);
     }
     for (c.rank = 0; c.rank < program->n_ranks && status == GEMS_OK; c.rank++) {
         status = walk_rank(&c);

@@ -57,6 +57,7 @@ const char *check_sum_finish(struct check_sum *sum, const struct instr *instr, u
             return "says wrongly whether this copy has gradients";
         }
         sum->is_reduced = true;
+        sum->mask = instr->microbatch;
         return NULL;
     case INSTR_UPDATE:
         if (sum->is_updated || sum->is_reduced != (n > 1)) {
@@ -109,14 +110,20 @@ static uint64_t hash_of_copies(const struct plan *plan, const struct check_sum *
 const char *check_sum_stage(const struct plan *plan, const struct program *program,
                             const struct check_sum *sums, uint32_t stage)
 {
-    uint32_t copies[2 * SPEC_MAX_STAGES];
-    uint32_t n = plan_copies(plan, stage, copies, 2 * SPEC_MAX_STAGES);
+    uint32_t copies[PLAN_MAX_COPIES];
+    uint32_t n = plan_copies(plan, stage, copies, PLAN_MAX_COPIES), mask = 0;
 
+    for (uint32_t k = 0; k < n; k++) {
+        mask |= (uint32_t)(sums[copies[k] * plan->n_stages + stage].buffers[0] != 0) << k;
+    }
     for (uint32_t k = 0; k < n; k++) {
         const struct check_sum *sum = &sums[copies[k] * plan->n_stages + stage];
 
         if (!sum->is_updated || sum->is_gathered != (n > 1)) {
             return "is not updated on all its copies";
+        }
+        if (n > 1 && sum->mask != mask) {
+            return "is reduced by copies that do not agree on who has gradients";
         }
         for (uint32_t i = 1; i < CHECK_MAX_BUFFERS; i++) {
             if (sum->buffers[i]) {

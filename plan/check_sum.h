@@ -11,6 +11,7 @@ enum { CHECK_MAX_BUFFERS = 64 };
 struct check_sum {
     uint64_t buffers[CHECK_MAX_BUFFERS]; /* 0: empty */
     bool is_reduced, is_updated, is_gathered;
+    uint32_t mask; /* copies with gradients, as its REDUCE says */
 };
 
 /* Each returns NULL, or what is wrong. */

@@ -51,23 +51,33 @@ bool choose_is_better(const struct plan *a, const struct plan *b)
 static double state_buffers(const struct job_spec *spec, const struct schedule *schedule)
 {
     double states = spec->train.optimizer == OPTIMIZER_SGD ? 1 : 2;
-    double gradients = schedule->n_chains == 1 && spec->parallel.gradient_blocks > 1 ? 2 : 1;
+    uint32_t n_groups = spec->parallel.groups ? spec->parallel.groups : 1;
+    uint32_t n_copies = schedule->n_chains * n_groups;
+    double gradients = spec->parallel.gradient_blocks > n_copies ? 2 : 1;
 
-    return gradients + states / schedule->n_chains;
+    return gradients + states / n_copies;
 }
 
 static uint32_t count_held(const struct make_input *input)
 {
     const struct parallel_spec *parallel = &input->spec->parallel;
+    uint32_t n_groups = parallel->groups ? parallel->groups : 1, width = input->n_stages, passes;
     uint32_t n = (input->spec->train.batch + parallel->microbatch - 1) / parallel->microbatch;
 
+    n = (n + n_groups - 1) / n_groups;
     switch (input->schedule) {
-    case SCHEDULE_GPIPE:
-        return n;
+    case SCHEDULE_SINGLE:
+    case SCHEDULE_LAYER:
+        return 1;
     case SCHEDULE_GEMS_MAST:
         return (n + 1) / 2;
+    case SCHEDULE_GEMS_MASTER:
+        passes = parallel->replications ? parallel->replications : 2;
+        return (n + passes - 1) / passes;
+    case SCHEDULE_GPIPE:
+        return n;
     default:
-        return 1;
+        return n < width ? n : width;
     }
 }
 

@@ -20,7 +20,9 @@ libplan_a_SOURCES = \
     %D%/post.c %D%/post.h \
     %D%/program.c %D%/program.h \
     %D%/sched.c %D%/sched.h \
+    %D%/sched_1f1b.c \
     %D%/sched_eval.c \
+    %D%/sched_gems_master.c \
     %D%/sched_gems_mast.c \
     %D%/sched_gpipe.c \
     %D%/sched_layer.c \

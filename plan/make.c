@@ -207,12 +207,12 @@ static void fill_times(const struct make *m, struct cost_link link, double *tabl
     const struct make_input *input = m->input;
     const struct plan *plan = m->plan;
     const struct facts *facts = fact_set_find(input->facts, plan->microbatch);
-    uint32_t n = plan->n_stages, copies[2 * SPEC_MAX_STAGES];
+    uint32_t n = plan->n_stages, copies[PLAN_MAX_COPIES];
 
     for (uint32_t s = 0; s < n; s++) {
         struct cost_pass pass =
             cost_range(input->graph, facts, plan->stage_node[s], plan->stage_node[s + 1]);
-        uint32_t k = plan_copies(plan, s, copies, 2 * SPEC_MAX_STAGES);
+        uint32_t k = plan_copies(plan, s, copies, PLAN_MAX_COPIES);
         uint64_t bytes = 0;
 
         for (uint32_t i = plan->stage_node[s]; i < plan->stage_node[s + 1]; i++) {
@@ -302,12 +302,14 @@ static int fill_plan(struct make *m)
 int plan_make(const struct make_input *input, struct plan *ret_plan, struct gems_error *err)
 {
     const struct job_spec *spec = input->spec;
+    const struct schedule *schedule = schedule_find(input->schedule);
+    uint32_t n_groups = spec->parallel.groups ? spec->parallel.groups : 1;
     struct plan plan = {
         .schedule = input->schedule,
         .n_stages = input->n_stages,
-        .n_groups = 1,
-        .n_chains = schedule_find(input->schedule)->n_chains,
-        .n_ranks = input->n_stages,
+        .n_groups = n_groups,
+        .n_chains = schedule->n_chains,
+        .n_ranks = input->n_stages / schedule_chunks(schedule, &spec->parallel) * n_groups,
         .microbatch = spec->parallel.microbatch,
         .n_microbatches =
             (spec->train.batch + spec->parallel.microbatch - 1) / spec->parallel.microbatch,
@@ -318,6 +320,9 @@ int plan_make(const struct make_input *input, struct plan *ret_plan, struct gems
     struct make m = { .input = input, .plan = &plan, .err = err };
     int status;
 
+    if (input->schedule == SCHEDULE_GEMS_MASTER) {
+        plan.pass_microbatches = sched_pass_microbatches(&plan, spec->parallel.replications);
+    }
     plan_count_steps(spec, input->facts, &plan);
     if (fact_set_find(input->facts, plan.microbatch)) {
         status = fill_plan(&m);

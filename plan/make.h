@@ -10,9 +10,9 @@ struct make_input {
     const struct graph *graph;
     const struct job_spec *spec; /* settled */
     const struct fact_set *facts;
-    const struct plan_device *devices; /* one for each rank */
+    const struct plan_device *devices; /* one for each rank, group by group */
     enum schedule_kind schedule;
-    uint32_t n_stages;
+    uint32_t n_stages;      /* of the model: devices of a pipeline times chunks of the schedule */
     const uint32_t *counts; /* layers of each stage */
     bool is_trial;          /* what would be: no proof of the programs */
 };

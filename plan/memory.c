@@ -201,8 +201,8 @@ static int count_stage(struct build *b, uint32_t stage, struct gems_error *err)
 {
     const struct facts *facts = fact_set_find(b->facts, b->plan->microbatch);
     uint32_t first = b->plan->stage_node[stage], n = b->plan->stage_node[stage + 1] - first;
-    uint32_t copies[2 * SPEC_MAX_STAGES], shards[2 * SPEC_MAX_STAGES + 1];
-    uint32_t k = plan_copies(b->plan, stage, copies, 2 * SPEC_MAX_STAGES), own = 0;
+    uint32_t copies[PLAN_MAX_COPIES], shards[PLAN_MAX_COPIES + 1];
+    uint32_t k = plan_copies(b->plan, stage, copies, PLAN_MAX_COPIES), own = 0;
     uint64_t *bytes, params = 0, params2 = 0, owned = 0;
 
     if (!facts) {

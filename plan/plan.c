@@ -2,6 +2,8 @@
 
 #include <stdlib.h>
 
+#include "plan/sched.h"
+
 void facts_fini(struct facts *facts)
 {
     free(facts->ops);
@@ -46,9 +48,18 @@ uint32_t plan_grad_stage(const struct plan *plan, uint32_t edge)
                                                             : edges[edge].from_stage;
 }
 
+uint32_t plan_width(const struct plan *plan)
+{
+    return plan->n_groups ? plan->n_ranks / plan->n_groups : 0;
+}
+
 uint32_t plan_rank(const struct plan *plan, uint32_t group, uint32_t chain, uint32_t stage)
 {
-    return group * plan->n_stages + (chain % 2 ? plan->n_stages - 1 - stage : stage);
+    const struct schedule *schedule = schedule_find(plan->schedule);
+    uint32_t width = plan_width(plan), turn = stage / width, device = stage % width;
+    bool is_back = schedule && schedule->is_v && turn % 2;
+
+    return group * width + (is_back != (chain % 2 != 0) ? width - 1 - device : device);
 }
 
 uint32_t plan_resident(const struct plan *plan, uint32_t rank,
@@ -58,13 +69,71 @@ uint32_t plan_resident(const struct plan *plan, uint32_t rank,
 
     for (uint32_t s = 0; s < plan->n_stages && n < PLAN_MAX_RESIDENT; s++) {
         for (uint32_t chain = 0; chain < plan->n_chains; chain++) {
-            if (plan_rank(plan, rank / plan->n_stages, chain, s) == rank) {
+            if (plan_rank(plan, rank / plan_width(plan), chain, s) == rank) {
                 ret_stages[n++] = s;
                 break;
             }
         }
     }
     return n;
+}
+
+/* Part of the tree over the blocks [*inout_first, *inout_last) that taker i of n owns. */
+static bool deal_blocks(uint32_t i, uint32_t n, uint32_t *inout_first, uint32_t *inout_last)
+{
+    while (n > 1) {
+        uint32_t n_left = gradient_split(n), n_blocks = *inout_last - *inout_first;
+        uint32_t middle = *inout_first + gradient_split(n_blocks);
+
+        if (n_blocks < 2) {
+            return false;
+        }
+        if (i < n_left) {
+            *inout_last = middle;
+            n = n_left;
+        } else {
+            *inout_first = middle;
+            i -= n_left;
+            n -= n_left;
+        }
+    }
+    return true;
+}
+
+bool plan_blocks(const struct plan *plan, uint32_t group, uint32_t chain, uint32_t *ret_first,
+                 uint32_t *ret_last)
+{
+    *ret_first = 0;
+    *ret_last = plan->n_blocks;
+    return deal_blocks(group, plan->n_groups, ret_first, ret_last) &&
+           deal_blocks(chain, plan->n_chains, ret_first, ret_last);
+}
+
+bool plan_keeps_sums(const struct plan *plan)
+{
+    for (uint32_t group = 0; group < plan->n_groups; group++) {
+        uint32_t first, last;
+
+        if (!plan_blocks(plan, group, 0, &first, &last)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+void plan_share(const struct plan *plan, uint32_t group, uint32_t n, uint32_t *ret_first,
+                uint32_t *ret_middle, uint32_t *ret_last)
+{
+    uint32_t first, middle, last;
+
+    plan_blocks(plan, group, 0, &first, &middle);
+    last = middle;
+    if (plan->n_chains > 1) {
+        plan_blocks(plan, group, 1, &middle, &last);
+    }
+    *ret_first = gradient_block_first(first, n, plan->n_blocks);
+    *ret_middle = gradient_block_first(middle, n, plan->n_blocks);
+    *ret_last = gradient_block_first(last, n, plan->n_blocks);
 }
 
 uint32_t plan_copies(const struct plan *plan, uint32_t stage, uint32_t *ret_ranks,

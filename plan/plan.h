@@ -19,11 +19,11 @@ struct op_facts {
 };
 
 struct facts {
-    uint32_t batch;      /* samples */
+    uint32_t batch; /* samples */
     uint32_t n_nodes;
     struct op_facts *ops; /* owned */
-    bool is_measured;    /* times measured on a device, not estimated */
-    bool is_exact;       /* bytes from the back end, not a bound */
+    bool is_measured;     /* times measured on a device, not estimated */
+    bool is_exact;        /* bytes from the back end, not a bound */
 };
 void facts_fini(struct facts *facts);
 
@@ -73,17 +73,18 @@ struct plan {
     enum schedule_kind schedule;
     uint32_t n_stages, n_groups, n_chains, n_ranks;
     uint32_t microbatch, n_microbatches, n_blocks; /* of a full step */
+    uint32_t pass_microbatches; /* gems-master: micro-batches of one pass; else 0 */
     enum recompute recompute;
-    uint32_t stage_layers[SPEC_MAX_STAGES]; /* layers of each stage (balance) */
+    uint32_t stage_layers[SPEC_MAX_STAGES];   /* layers of each stage (balance) */
     uint32_t stage_node[SPEC_MAX_STAGES + 1]; /* first node of each stage; [n_stages] = n_nodes */
     uint32_t n_edges;
-    struct plan_edge *edges; /* owned; by (node, to_stage) */
+    struct plan_edge *edges;  /* owned; by (node, to_stage) */
     uint64_t n_train, n_eval; /* samples of an epoch; evaluation too goes in steps of `batch` */
     uint64_t steps_per_epoch, steps_total;
     /* Programs: full step; last step of an epoch if it is shorter; the same
      * for evaluation. n_ranks is 0 in those that the job does not need. */
     struct program train, train_last, eval, eval_last;
-    struct rank_memory *memory; /* owned, n_ranks */
+    struct rank_memory *memory;                             /* owned, n_ranks */
     double step_seconds, samples_per_second, idle_fraction; /* from sim */
     uint64_t parameters;
     bool fits;
@@ -95,14 +96,40 @@ void plan_fini(struct plan *plan); /* also of a zeroed one */
 /* Stage to which the gradient of an edge goes. */
 uint32_t plan_grad_stage(const struct plan *plan, uint32_t edge);
 
-/* Rank that holds stage s of a chain of a group: direct chain s, mirrored
- * chain P-1-s, plus group * P. */
+/* Devices of one pipeline, P: ranks of a group. */
+uint32_t plan_width(const struct plan *plan);
+
+/* Rank that holds stage s of a chain of a group. With as many stages as devices
+ * that is device s; more stages are dealt round and round (stage s on device
+ * s mod P) or, where the schedule says so, there and back (V: device d holds
+ * stages d and 2P-1-d). The mirrored chain 1 counts devices from the other end;
+ * group g starts at rank g * P. */
 uint32_t plan_rank(const struct plan *plan, uint32_t group, uint32_t chain, uint32_t stage);
 
-/* Stages resident on a rank (each once, ascending), at most 2 in this version. */
+/* Stages resident on a rank (each once, ascending). */
 enum { PLAN_MAX_RESIDENT = 16 };
 uint32_t plan_resident(const struct plan *plan, uint32_t rank,
                        uint32_t ret_stages[PLAN_MAX_RESIDENT]);
+
+/* The gradient blocks that a chain of a group sums, [*ret_first, *ret_last): a
+ * whole part of the tree over the blocks (gradient_split). The tree is dealt to
+ * the groups, and the part of a group to its chains, by the same rule: several
+ * takers split where the tree splits. False: a part with one block is left to
+ * several takers, so the layout cannot keep the job's sums. */
+bool plan_blocks(const struct plan *plan, uint32_t group, uint32_t chain, uint32_t *ret_first,
+                 uint32_t *ret_last);
+
+/* Can all groups and chains own whole parts of the tree? */
+bool plan_keeps_sums(const struct plan *plan);
+
+/* Micro-batches of a step of n that a group works on: chain 0 [*ret_first,
+ * *ret_middle), chain 1 [*ret_middle, *ret_last), all of chain 0 if there is one
+ * chain. Any of them may be empty. */
+void plan_share(const struct plan *plan, uint32_t group, uint32_t n, uint32_t *ret_first,
+                uint32_t *ret_middle, uint32_t *ret_last);
+
+/* Copies of a stage, groups times chains, at most so many (mask of REDUCE). */
+enum { PLAN_MAX_COPIES = 32 };
 
 /* Ranks that hold a copy of a stage's weights, ordered by the gradient blocks
  * they own; returns their number. */

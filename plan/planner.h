@@ -20,7 +20,8 @@ uint32_t planner_batch_sizes(const struct job_spec *spec, uint64_t n_train, uint
  * GEMS_E_INVALID: cannot be run at all (more stages than layers, a balance that
  * does not add up); GEMS_E_NOFIT: fewer devices than stages. The text names the
  * key. Stages auto: one a device, so the caller says by n_devices how many to
- * use. ret_plan is owned by the caller. */
+ * use; with groups each takes as many devices as its pipeline is long, in order. ret_plan is owned
+ * by the caller. */
 int planner_plan(const struct graph *graph, const struct job_spec *spec,
                  const struct fact_set *facts, const struct plan_device *devices,
                  uint32_t n_devices, struct plan *ret_plan, struct gems_error *err);

@@ -6,18 +6,18 @@
 #include "common/error.h"
 
 static const struct schedule schedules[SCHEDULE_COUNT] = {
-    [SCHEDULE_AUTO] = { "auto", 0, false, false, NULL },
-    [SCHEDULE_SINGLE] = { "single", 1, true, false, sched_single },
-    [SCHEDULE_LAYER] = { "layer", 1, false, false, sched_layer },
-    [SCHEDULE_GPIPE] = { "gpipe", 1, false, true, sched_gpipe },
-    [SCHEDULE_1F1B] = { "1f1b", 1, false, true, NULL },
-    [SCHEDULE_1F1B_INTERLEAVED] = { "1f1b-interleaved", 1, false, true, NULL },
-    [SCHEDULE_ZB_H1] = { "zb-h1", 1, false, true, NULL },
-    [SCHEDULE_V_HALF] = { "v-half", 1, false, true, NULL },
-    [SCHEDULE_V_MIN] = { "v-min", 1, false, true, NULL },
-    [SCHEDULE_GEMS_MAST] = { "gems-mast", 2, false, true, sched_gems_mast },
-    [SCHEDULE_GEMS_MASTER] = { "gems-master", 2, false, true, NULL },
-    [SCHEDULE_CHIMERA] = { "chimera", 2, false, true, NULL },
+    [SCHEDULE_AUTO] = { .name = "auto", .is_available = true },
+    [SCHEDULE_SINGLE] = { "single", 1, true, true, false, 1, sched_single },
+    [SCHEDULE_LAYER] = { "layer", 1, false, true, false, 1, sched_layer },
+    [SCHEDULE_GPIPE] = { "gpipe", 1, false, true, false, 1, sched_gpipe },
+    [SCHEDULE_1F1B] = { "1f1b", 1, false, false, false, 1, sched_1f1b },
+    [SCHEDULE_1F1B_INTERLEAVED] = { "1f1b-interleaved", 1, false, false, false, 0, NULL },
+    [SCHEDULE_ZB_H1] = { "zb-h1", 1, false, false, false, 1, NULL },
+    [SCHEDULE_V_HALF] = { "v-half", 1, false, false, true, 2, NULL },
+    [SCHEDULE_V_MIN] = { "v-min", 1, false, false, true, 2, NULL },
+    [SCHEDULE_GEMS_MAST] = { "gems-mast", 2, false, true, false, 1, sched_gems_mast },
+    [SCHEDULE_GEMS_MASTER] = { "gems-master", 2, false, false, false, 1, sched_gems_master },
+    [SCHEDULE_CHIMERA] = { "chimera", 2, false, false, false, 1, NULL },
 };
 
 const char *schedule_name(enum schedule_kind kind)
@@ -40,7 +40,7 @@ int schedule_from_name(const char *name)
 
 bool schedule_is_available(enum schedule_kind kind)
 {
-    return kind == SCHEDULE_AUTO || ((unsigned)kind < SCHEDULE_COUNT && schedules[kind].generate);
+    return (unsigned)kind < SCHEDULE_COUNT && schedules[kind].is_available;
 }
 
 const struct schedule *schedule_find(enum schedule_kind kind)
@@ -48,9 +48,22 @@ const struct schedule *schedule_find(enum schedule_kind kind)
     return (unsigned)kind < SCHEDULE_COUNT && kind != SCHEDULE_AUTO ? &schedules[kind] : NULL;
 }
 
+uint32_t schedule_chunks(const struct schedule *schedule, const struct parallel_spec *parallel)
+{
+    return schedule->chunks ? schedule->chunks : parallel->chunks ? parallel->chunks : 2;
+}
+
+uint32_t sched_pass_microbatches(const struct plan *plan, uint32_t n_passes)
+{
+    uint32_t n = (plan->n_microbatches + plan->n_groups - 1) / plan->n_groups;
+
+    n_passes = n_passes ? n_passes : 2;
+    return (n + n_passes - 1) / n_passes;
+}
+
 static uint32_t rank_of(const struct sched *s, uint32_t chain, uint32_t stage)
 {
-    return plan_rank(s->plan, 0, chain, stage);
+    return plan_rank(s->plan, s->group, chain, stage);
 }
 
 static int add(struct sched *s, uint32_t chain, uint32_t stage, struct instr instr)
@@ -118,17 +131,64 @@ static int add_gradients(struct sched *s, uint32_t chain, uint32_t stage, struct
     return status;
 }
 
+static struct blocks *sums_of(struct sched *s, uint32_t rank, uint32_t stage, uint32_t chain)
+{
+    return &s->sums[(rank * s->plan->n_stages + stage) * 2 + chain];
+}
+
+static int combine(struct sched *s, uint32_t chain, uint32_t stage, uint32_t microbatch,
+                   uint32_t to, uint32_t from)
+{
+    return add(s, chain, stage,
+               (struct instr){ .op = INSTR_COMBINE,
+                               .microbatch = microbatch,
+                               .slot = (uint16_t)from,
+                               .block = (uint16_t)to });
+}
+
+/* A device that holds the stage in both chains (the middle one of an odd number)
+ * sums each chain by itself, in the same set of buffers, and then both: their
+ * micro-batches may alternate. */
+static int combine_chains(struct sched *s, uint32_t chain, uint32_t stage, uint32_t microbatch)
+{
+    struct blocks *own = sums_of(s, rank_of(s, chain, stage), stage, chain), *other;
+
+    if (s->plan->n_chains < 2 || rank_of(s, 0, stage) != rank_of(s, 1, stage)) {
+        return GEMS_OK;
+    }
+    other = sums_of(s, rank_of(s, chain, stage), stage, !chain);
+    other->is_used = own->is_used;
+    if (own->n_left || other->n_left || !own->has_any || !other->has_any) {
+        return GEMS_OK;
+    }
+    return combine(s, chain, stage, microbatch, (chain ? other : own)->parts[0].buffer,
+                   (chain ? own : other)->parts[0].buffer);
+}
+
+/* Gradients of a pass into their buffer, and what is complete with them. */
+static int add_sums(struct sched *s, uint32_t chain, uint32_t stage, uint32_t microbatch)
+{
+    struct blocks *sums = sums_of(s, rank_of(s, chain, stage), stage, chain);
+    uint32_t to, from;
+    int status = GEMS_OK;
+
+    sums->n_left--;
+    while (status == GEMS_OK && blocks_combine(sums, microbatch, &to, &from)) {
+        status = combine(s, chain, stage, microbatch, to, from);
+    }
+    return status == GEMS_OK ? combine_chains(s, chain, stage, microbatch) : status;
+}
+
 int sched_backward(struct sched *s, uint32_t chain, uint32_t stage, uint32_t microbatch,
                    uint32_t slot, uint32_t grad_buffer)
 {
-    struct blocks *sums = &s->sums[rank_of(s, chain, stage) * s->plan->n_stages + stage];
+    struct blocks *sums = sums_of(s, rank_of(s, chain, stage), stage, chain);
     struct instr pass = {
         .op = INSTR_BACKWARD,
         .microbatch = microbatch,
         .slot = (uint16_t)(slot + s->input->first_slot),
     };
     struct instr message = { .microbatch = microbatch, .slot = (uint16_t)grad_buffer };
-    uint32_t to, from;
     bool is_first;
     int status;
 
@@ -145,25 +205,21 @@ int sched_backward(struct sched *s, uint32_t chain, uint32_t stage, uint32_t mic
     }
     message.op = INSTR_SEND_GRAD;
     status = add_gradients(s, chain, stage, message);
-    while (status == GEMS_OK && blocks_combine(sums, microbatch, &to, &from)) {
-        status = add(s, chain, stage,
-                     (struct instr){ .op = INSTR_COMBINE,
-                                     .microbatch = microbatch,
-                                     .slot = (uint16_t)from,
-                                     .block = (uint16_t)to });
-    }
-    return status;
+    return status == GEMS_OK ? add_sums(s, chain, stage, microbatch) : status;
 }
 
 static int finish_stage(struct sched *s, uint32_t rank, uint32_t stage)
 {
-    uint32_t copies[2 * SPEC_MAX_STAGES], mask = 0;
-    uint32_t n = plan_copies(s->plan, stage, copies, 2 * SPEC_MAX_STAGES);
+    uint32_t copies[PLAN_MAX_COPIES], mask = 0;
+    uint32_t n = plan_copies(s->plan, stage, copies, PLAN_MAX_COPIES);
     struct instr instr = { .op = INSTR_REDUCE, .stage = (uint16_t)stage };
     int status = GEMS_OK;
 
     for (uint32_t c = 0; c < n; c++) {
-        mask |= (uint32_t)s->sums[copies[c] * s->plan->n_stages + stage].has_any << c;
+        bool has_any =
+            sums_of(s, copies[c], stage, 0)->has_any || sums_of(s, copies[c], stage, 1)->has_any;
+
+        mask |= (uint32_t)has_any << c;
     }
     if (n > 1) {
         instr.microbatch = mask;
@@ -198,20 +254,70 @@ static int finish(struct sched *s)
     return status;
 }
 
-int sched_make(const struct sched_input *input, struct program *ret_program, struct gems_error *err)
+/* Sums of every stage of the group, from the blocks its chains own. */
+static void start_sums(struct sched *s)
 {
-    const struct plan *plan = input->plan;
-    const struct schedule *schedule = schedule_find(plan->schedule);
-    struct program program = { 0 };
-    struct sched s = { .input = input, .plan = plan, .program = &program, .err = err };
-    int status;
+    for (uint32_t chain = 0; chain < s->plan->n_chains; chain++) {
+        uint32_t first, last;
 
+        plan_blocks(s->plan, s->group, chain, &first, &last);
+        for (uint32_t stage = 0; stage < s->plan->n_stages; stage++) {
+            struct blocks *sums = sums_of(s, rank_of(s, chain, stage), stage, chain);
+
+            blocks_init(sums, first, s->plan->n_blocks, s->input->n_microbatches);
+            sums->n_left = chain ? s->last - s->middle : s->middle - s->first;
+        }
+    }
+}
+
+static int generate(struct sched *s, const struct schedule *schedule)
+{
+    int status = GEMS_OK;
+
+    for (s->group = 0; s->group < s->plan->n_groups && status == GEMS_OK; s->group++) {
+        plan_share(s->plan, s->group, s->input->n_microbatches, &s->first, &s->middle, &s->last);
+        if (s->input->is_eval) {
+            status = sched_eval(s);
+        } else {
+            start_sums(s);
+            status = schedule->generate(s);
+        }
+    }
+    return status == GEMS_OK && !s->input->is_eval ? finish(s) : status;
+}
+
+static int check_layout(const struct plan *plan, const struct schedule *schedule,
+                        struct gems_error *err)
+{
     if (!schedule || !schedule->generate) {
         return gems_error_set(err, GEMS_E_UNSUPPORTED,
                               "parallel.schedule: %s is not in this version",
                               schedule_name(plan->schedule));
     }
-    status = program_init(&program, plan->n_ranks, err);
+    if (!plan_width(plan) || plan->n_ranks % plan->n_groups || plan->n_stages % plan_width(plan)) {
+        return gems_error_set(err, GEMS_E_INTERNAL, "program: %u stages on %u ranks in %u groups",
+                              plan->n_stages, plan->n_ranks, plan->n_groups);
+    }
+    return plan_keeps_sums(plan)
+               ? GEMS_OK
+               : gems_error_set(err, GEMS_E_INVALID,
+                                "parallel.gradient_blocks: %u cannot be dealt to %u copies",
+                                plan->n_blocks, plan->n_groups * plan->n_chains);
+}
+
+int sched_make(const struct sched_input *input, struct program *ret_program, struct gems_error *err)
+{
+    const struct plan *plan = input->plan;
+    const struct schedule *schedule = schedule_find(plan->schedule);
+    struct program program = { 0 };
+    struct sched s = {
+        .input = input, .plan = plan, .program = &program, .err = err, .width = plan_width(plan)
+    };
+    int status = check_layout(plan, schedule, err);
+
+    if (status == GEMS_OK) {
+        status = program_init(&program, plan->n_ranks, err);
+    }
     if (status < 0) {
         return status;
     }
@@ -219,29 +325,10 @@ int sched_make(const struct sched_input *input, struct program *ret_program, str
     program.n_microbatches = input->n_microbatches;
     program.microbatch = input->microbatch;
     program.last_microbatch = input->last_microbatch;
-    s.sums = calloc((size_t)plan->n_ranks * plan->n_stages, sizeof *s.sums);
-    if (!s.sums) {
-        status = gems_error_set(err, GEMS_E_NOMEM, "program of %u ranks: no memory", plan->n_ranks);
-        goto out;
-    }
-    if (input->is_eval) {
-        status = sched_eval(&s);
-        goto out;
-    }
-    for (uint32_t rank = 0; rank < plan->n_ranks; rank++) {
-        for (uint32_t stage = 0; stage < plan->n_stages; stage++) {
-            bool is_mirror_only = plan->n_chains > 1 && rank_of(&s, 0, stage) != rank;
-
-            blocks_init(&s.sums[rank * plan->n_stages + stage],
-                        is_mirror_only ? gradient_split(plan->n_blocks) : 0, plan->n_blocks,
-                        input->n_microbatches);
-        }
-    }
-    status = schedule->generate(&s);
-    if (status == GEMS_OK) {
-        status = finish(&s);
-    }
-out:
+    s.sums = calloc((size_t)plan->n_ranks * plan->n_stages * 2, sizeof *s.sums);
+    status =
+        s.sums ? generate(&s, schedule)
+               : gems_error_set(err, GEMS_E_NOMEM, "program of %u ranks: no memory", plan->n_ranks);
     free(s.sums);
     if (status == GEMS_OK) {
         *ret_program = program;

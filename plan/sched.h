@@ -25,8 +25,13 @@ struct sched {
     const struct sched_input *input;
     const struct plan *plan;
     struct program *program;
-    struct blocks *sums; /* by rank * n_stages + stage */
+    struct blocks *sums; /* by (rank * n_stages + stage) * 2 + chain; see sched.c */
     struct gems_error *err;
+    /* What generate() is to write: the passes of one group, whose chain 0 takes the
+     * micro-batches [first, middle) and chain 1 [middle, last). With one chain middle
+     * is last. */
+    uint32_t group, width; /* width: devices of the group */
+    uint32_t first, middle, last;
 };
 
 /* Pass of a stage of a chain on a micro-batch. grad_buffer: GRAD_IN and
@@ -40,12 +45,20 @@ struct schedule {
     const char *name; /* in the job file */
     uint32_t n_chains;
     bool is_one_stage;                /* runs on one device only */
-    bool is_pipelined;                /* more than one stage works at a time: the slowest decides */
+    bool is_available;                /* the executor runs it; others are simulated only */
+    bool is_v;                        /* stages lie there and back over the devices */
+    uint32_t chunks;                  /* stages of a device and chain; 0: the job says */
     int (*generate)(struct sched *s); /* NULL: not in this version */
 };
 
 /* Row of a kind; NULL for SCHEDULE_AUTO and unknown ones. */
 const struct schedule *schedule_find(enum schedule_kind kind);
+
+/* Stages of a device and chain for a job. */
+uint32_t schedule_chunks(const struct schedule *schedule, const struct parallel_spec *parallel);
+
+/* Micro-batches of one pass of gems-master, for n passes (0: 2) in a whole step. */
+uint32_t sched_pass_microbatches(const struct plan *plan, uint32_t n_passes);
 
 /* Program of a step; *ret_program is owned by the caller. */
 int sched_make(const struct sched_input *input, struct program *ret_program,
@@ -55,6 +68,8 @@ int sched_single(struct sched *s);
 int sched_layer(struct sched *s);
 int sched_gpipe(struct sched *s);
 int sched_gems_mast(struct sched *s);
+int sched_gems_master(struct sched *s);
+int sched_1f1b(struct sched *s);
 int sched_eval(struct sched *s); /* evaluation, for all of them */
 
 #endif

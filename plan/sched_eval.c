@@ -6,52 +6,74 @@
  *     rank 3  13.05274.6
  *
  * Each rank takes its passes in the order in which they reach it if every pass
- * takes one unit and a chain starts one every n_chains units. A pass comes later
- * in this order than the one it waits for, on whatever rank that runs, so the
- * ranks never wait in a circle. Each (rank, chain) has two slots: while one is
- * sent the other is computed. An edge over L stages is taken L units after it was
- * made, where others of its chain have passed: then there are L / n_chains + 1. On
- * one device there is nothing to overlap: one slot. */
+ * takes one unit and a chain starts one as often as a device gets through its
+ * stages of all chains. A pass comes later in this order than the one it waits for,
+ * on whatever rank that runs, so the ranks never wait in a circle. Each stage of a
+ * rank and chain has two slots: while one is sent the other is computed. An edge over
+ * L stages is taken L units after it was made, where others of its chain have passed:
+ * then there are more. On one device there is nothing to overlap: one slot.
+ * Micro-batches are dealt to all chains of all groups in turn. */
 #include "plan/sched.h"
 
-static uint32_t slots_of(const struct plan *plan, uint32_t n_chains)
-{
-    uint32_t n_slots = plan->n_stages > 1 ? 2 : 1;
+struct lane {
+    uint32_t chain, stage, next;
+};
 
-    for (uint32_t e = 0; e < plan->n_edges; e++) {
-        uint32_t n = (plan->edges[e].to_stage - plan->edges[e].from_stage) / n_chains + 1;
+static uint32_t count_slots(const struct sched *s, uint32_t n_chains)
+{
+    uint32_t interval = n_chains * (s->plan->n_stages / s->width);
+    uint32_t n_slots = s->plan->n_stages > 1 ? 2 : 1;
+
+    for (uint32_t e = 0; e < s->plan->n_edges; e++) {
+        uint32_t n = (s->plan->edges[e].to_stage - s->plan->edges[e].from_stage) / interval + 1;
 
         n_slots = n > n_slots ? n : n_slots;
     }
     return n_slots;
 }
 
-static int run_pass(struct sched *s, uint32_t chain, uint32_t stage, uint32_t n_chains, uint32_t j)
+static int run_next(struct sched *s, struct lane *lane, uint32_t n_chains, uint32_t microbatch)
 {
-    uint32_t n_slots = slots_of(s->plan, n_chains);
+    uint32_t n_slots = count_slots(s, n_chains), turn = lane->stage / s->width;
+    uint32_t first = n_slots * (lane->chain * (s->plan->n_stages / s->width) + turn);
 
-    return sched_forward(s, chain, stage, j * n_chains + chain, n_slots * chain + j % n_slots);
+    return sched_forward(s, lane->chain, lane->stage, microbatch, first + lane->next++ % n_slots);
 }
 
-/* All passes of a rank: of those that both chains still have the one that
- * reaches it first, of equal ones chain 0's. */
-static int run_device(struct sched *s, uint32_t device, uint32_t n_chains)
+/* All passes of a rank: always the one that reaches it first, of equal ones that of
+ * the lower chain. */
+static int run_rank(struct sched *s, uint32_t rank, uint32_t n_chains)
 {
-    uint32_t n = s->input->n_microbatches, last = s->plan->n_stages - 1;
-    uint32_t next[2] = { 0, 0 };
+    uint32_t stride = n_chains * s->plan->n_groups, n_turns = s->plan->n_stages / s->width;
+    struct lane lanes[2 * PLAN_MAX_RESIDENT];
+    uint32_t n_lanes = 0;
     int status = 0;
 
+    for (uint32_t chain = 0; chain < n_chains; chain++) {
+        for (uint32_t stage = 0; stage < s->plan->n_stages; stage++) {
+            if (plan_rank(s->plan, s->group, chain, stage) == rank) {
+                lanes[n_lanes++] = (struct lane){ chain, stage, 0 };
+            }
+        }
+    }
     while (status == 0) {
-        bool has_0 = next[0] * n_chains<n, has_1 = n_chains> 1 && next[1] * n_chains + 1 < n;
-        uint32_t time_0 = next[0] * n_chains + device, time_1 = next[1] * n_chains + last - device;
+        struct lane *best = NULL;
+        uint32_t best_time = 0, microbatch = 0;
 
-        if (has_0 && (!has_1 || time_0 <= time_1)) {
-            status = run_pass(s, 0, device, n_chains, next[0]++);
-        } else if (has_1) {
-            status = run_pass(s, 1, last - device, n_chains, next[1]++);
-        } else {
+        for (uint32_t i = 0; i < n_lanes; i++) {
+            uint32_t time = lanes[i].next * n_chains * n_turns + lanes[i].stage;
+            uint32_t index = lanes[i].next * stride + s->group * n_chains + lanes[i].chain;
+
+            if (index < s->input->n_microbatches && (!best || time < best_time)) {
+                best = &lanes[i];
+                best_time = time;
+                microbatch = index;
+            }
+        }
+        if (!best) {
             break;
         }
+        status = run_next(s, best, n_chains, microbatch);
     }
     return status;
 }
@@ -61,8 +83,8 @@ int sched_eval(struct sched *s)
     uint32_t n_chains = s->plan->n_stages > 1 ? s->plan->n_chains : 1;
     int status = 0;
 
-    for (uint32_t device = 0; device < s->plan->n_stages && status == 0; device++) {
-        status = run_device(s, device, n_chains);
+    for (uint32_t device = 0; device < s->width && status == 0; device++) {
+        status = run_rank(s, s->group * s->width + device, n_chains);
     }
     return status;
 }

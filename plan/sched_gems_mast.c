@@ -36,24 +36,22 @@ static int run_chain(struct sched *s, uint32_t chain, uint32_t stage, uint32_t f
     int status = 0;
 
     for (uint32_t i = first; i < last && status == 0; i++) {
-        status = sched_forward(s, chain, stage, i, i);
+        status = sched_forward(s, chain, stage, i, i - s->first);
     }
     for (uint32_t i = first; i < last && status == 0; i++) {
-        status = sched_backward(s, chain, stage, i, i, (i - first) % 2);
+        status = sched_backward(s, chain, stage, i, i - s->first, (i - first) % 2);
     }
     return status;
 }
 
 int sched_gems_mast(struct sched *s)
 {
-    uint32_t n_stages = s->plan->n_stages, n = s->input->n_microbatches;
-    uint32_t middle = gradient_block_first(gradient_split(s->plan->n_blocks), n, s->plan->n_blocks);
     int status = 0;
 
-    for (uint32_t device = 0; device < n_stages && status == 0; device++) {
-        status = run_chain(s, 0, device, 0, middle);
+    for (uint32_t device = 0; device < s->width && status == 0; device++) {
+        status = run_chain(s, 0, device, s->first, s->middle);
         if (status == 0) {
-            status = run_chain(s, 1, n_stages - 1 - device, middle, n);
+            status = run_chain(s, 1, s->width - 1 - device, s->middle, s->last);
         }
     }
     return status;

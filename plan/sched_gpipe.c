@@ -18,15 +18,15 @@
 
 int sched_gpipe(struct sched *s)
 {
-    uint32_t n = s->input->n_microbatches;
+    uint32_t n = s->last - s->first;
     int status = 0;
 
     for (uint32_t stage = 0; stage < s->plan->n_stages; stage++) {
         for (uint32_t i = 0; i < n && status == 0; i++) {
-            status = sched_forward(s, 0, stage, i, i);
+            status = sched_forward(s, 0, stage, s->first + i, i);
         }
         for (uint32_t i = 0; i < n && status == 0; i++) {
-            status = sched_backward(s, 0, stage, i, i, i % 2);
+            status = sched_backward(s, 0, stage, s->first + i, i, i % 2);
         }
     }
     return status;

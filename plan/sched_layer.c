@@ -16,7 +16,7 @@ int sched_layer(struct sched *s)
     int status = 0;
 
     for (uint32_t stage = 0; stage < s->plan->n_stages; stage++) {
-        for (uint32_t i = 0; i < s->input->n_microbatches && status == 0; i++) {
+        for (uint32_t i = s->first; i < s->last && status == 0; i++) {
             status = sched_forward(s, 0, stage, i, 0);
             if (status == 0) {
                 status = sched_backward(s, 0, stage, i, 0, 0);

@@ -10,43 +10,60 @@
 
 enum { MAX_MICROBATCHES = 4096, MAX_PASSES = 1 << 17 };
 
-int schedules_uniform_plan(enum schedule_kind kind, uint32_t n_stages, uint32_t n_microbatches,
-                           uint32_t n_blocks, struct plan *ret_plan, struct gems_error *err)
+static struct plan head_of(const struct schedules_layout *layout)
 {
-    const struct schedule *schedule = schedule_find(kind);
+    const struct schedule *schedule = schedule_find(layout->kind);
+    const struct parallel_spec parallel = { .chunks = layout->chunks };
+    uint32_t n_groups = layout->groups ? layout->groups : 1;
     struct plan plan = {
-        .schedule = kind,
-        .n_stages = n_stages,
-        .n_groups = 1,
+        .schedule = layout->kind,
+        .n_stages = layout->width * (schedule ? schedule_chunks(schedule, &parallel) : 1),
+        .n_groups = n_groups,
         .n_chains = schedule ? schedule->n_chains : 1,
-        .n_ranks = n_stages,
+        .n_ranks = layout->width * n_groups,
         .microbatch = 1,
-        .n_microbatches = n_microbatches,
-        .n_blocks = n_blocks,
-        .n_edges = n_stages - 1,
+        .n_microbatches = layout->microbatches,
+        .n_blocks = layout->blocks ? layout->blocks : 2 * n_groups,
     };
+
+    if (layout->kind == SCHEDULE_GEMS_MASTER) {
+        plan.pass_microbatches =
+            layout->parts ? layout->parts : sched_pass_microbatches(&plan, layout->passes);
+    }
+    return plan;
+}
+
+int schedules_uniform_plan(const struct schedules_layout *layout, struct plan *ret_plan,
+                           struct gems_error *err)
+{
+    struct plan plan = head_of(layout);
     struct sched_input input = {
         .plan = &plan,
-        .n_microbatches = n_microbatches,
+        .n_microbatches = layout->microbatches,
         .microbatch = 1,
         .last_microbatch = 1,
     };
     bool has_gradient[SPEC_MAX_STAGES];
     int status;
 
-    plan.edges = calloc(n_stages, sizeof *plan.edges);
-    if (!plan.edges) {
-        return gems_error_set(err, GEMS_E_NOMEM, "plan of %u stages: no memory", n_stages);
+    if (!plan.n_stages || plan.n_stages > SPEC_MAX_STAGES) {
+        return gems_error_set(err, GEMS_E_INVALID, "stages: %u is not in 1..%d", plan.n_stages,
+                              SPEC_MAX_STAGES);
     }
-    for (uint32_t s = 0; s < n_stages; s++) {
+    plan.n_edges = plan.n_stages - 1;
+    plan.edges = calloc(plan.n_stages, sizeof *plan.edges);
+    if (!plan.edges) {
+        return gems_error_set(err, GEMS_E_NOMEM, "plan of %u stages: no memory", plan.n_stages);
+    }
+    for (uint32_t s = 0; s < plan.n_stages; s++) {
         plan.stage_layers[s] = 1;
         plan.stage_node[s] = s;
         has_gradient[s] = true;
-        if (s + 1 < n_stages) {
+        if (s + 1 < plan.n_stages) {
             plan.edges[s] = (struct plan_edge){ s, (uint16_t)s, (uint16_t)(s + 1) };
         }
     }
-    plan.stage_node[n_stages] = n_stages;
+    plan.stage_node[plan.n_stages] = plan.n_stages;
     input.has_gradient = has_gradient;
     status = sched_make(&input, &plan.train, err);
     if (status == GEMS_OK) {
@@ -79,17 +96,25 @@ static int measure(const struct schedules_question *question, struct schedules_r
 {
     double forward[SPEC_MAX_STAGES], backward[SPEC_MAX_STAGES];
     const struct sim_costs costs = { .forward = forward, .backward = backward };
+    const struct schedules_layout layout = {
+        .kind = row->kind,
+        .width = question->stages,
+        .microbatches = question->microbatches,
+        .passes = question->replications,
+        .parts = question->parts,
+    };
     struct sim_result result;
     struct plan plan;
-    int status =
-        schedules_uniform_plan(row->kind, question->stages, question->microbatches, 2, &plan, err);
+    uint32_t chunks;
+    int status = schedules_uniform_plan(&layout, &plan, err);
 
     if (status < 0) {
         return status;
     }
-    for (uint32_t s = 0; s < question->stages; s++) {
-        forward[s] = question->forward;
-        backward[s] = question->backward;
+    chunks = plan.n_stages / plan.n_ranks;
+    for (uint32_t s = 0; s < plan.n_stages; s++) {
+        forward[s] = question->forward / chunks;
+        backward[s] = question->backward / chunks;
     }
     status = sim_run(&plan, &plan.train, &costs, &result, err);
     if (status == GEMS_OK) {
@@ -98,7 +123,7 @@ static int measure(const struct schedules_question *question, struct schedules_r
         row->idle_fraction = result.idle_fraction;
         row->n_devices = plan.n_ranks;
         for (uint32_t r = 0; r < plan.n_ranks; r++) {
-            row->peak_activations[r] = peak_of(&plan.train.ranks[r]);
+            row->peak_activations[r] = peak_of(&plan.train.ranks[r]) / chunks;
         }
         sim_result_fini(&result);
     }

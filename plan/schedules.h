@@ -6,7 +6,9 @@
 
 struct schedules_question {
     uint32_t stages, microbatches;
-    double forward, backward; /* of one micro-batch on one stage */
+    double forward, backward; /* of one micro-batch on one device */
+    uint32_t replications;    /* passes of gems-master; 0: 2, or what parts make */
+    uint32_t parts;           /* micro-batches of one of its passes; 0: N / replications */
 };
 
 struct schedules_row {
@@ -15,7 +17,8 @@ struct schedules_row {
     char reason[128]; /* why not */
     double time, idle_fraction;
     uint32_t n_devices;
-    double peak_activations[SPEC_MAX_STAGES]; /* by device, in micro-batches of a stage */
+    /* by device, in micro-batches of one of P stages: a chunk of v counts 1/v */
+    double peak_activations[SPEC_MAX_STAGES];
 };
 
 /* One row for each schedule but auto, in the order of enum schedule_kind.
@@ -24,10 +27,17 @@ int schedules_table(const struct schedules_question *question,
                     struct schedules_row ret_rows[SCHEDULE_COUNT], uint32_t *ret_n,
                     struct gems_error *err);
 
+struct schedules_layout {
+    enum schedule_kind kind;
+    uint32_t width, groups, chunks; /* devices of a group; 0: 1 group, 2 chunks */
+    uint32_t microbatches, blocks;  /* 0 blocks: 2 a group */
+    uint32_t passes, parts;         /* gems-master, as in the question */
+};
+
 /* A plan of stages that each hand one tensor to the next, without a model:
  * schedule, stages, chains, ranks, blocks, edges and the training program. Owned
  * by the caller (plan_fini). */
-int schedules_uniform_plan(enum schedule_kind kind, uint32_t n_stages, uint32_t n_microbatches,
-                           uint32_t n_blocks, struct plan *ret_plan, struct gems_error *err);
+int schedules_uniform_plan(const struct schedules_layout *layout, struct plan *ret_plan,
+                           struct gems_error *err);
 
 #endif

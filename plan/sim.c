@@ -218,8 +218,8 @@ static bool wait_receives(const struct rank_state *rank, uint32_t i, double *ino
 static bool wait_copies(const struct sim *sim, const double *reached, uint32_t stage,
                         double *inout_time)
 {
-    uint32_t copies[2 * SPEC_MAX_STAGES];
-    uint32_t n = plan_copies(sim->plan, stage, copies, 2 * SPEC_MAX_STAGES);
+    uint32_t copies[PLAN_MAX_COPIES];
+    uint32_t n = plan_copies(sim->plan, stage, copies, PLAN_MAX_COPIES);
 
     for (uint32_t c = 0; c < n; c++) {
         double time = reached[copies[c] * sim->plan->n_stages + stage];
@@ -237,11 +237,11 @@ static bool meet_copies(struct sim *sim, uint32_t r, const struct instr *instr, 
 {
     double *all = instr->op == INSTR_REDUCE ? sim->reduce_at : sim->gather_at;
     double *own = &all[r * sim->plan->n_stages + instr->stage];
-    uint32_t copies[2 * SPEC_MAX_STAGES], n;
+    uint32_t copies[PLAN_MAX_COPIES], n;
 
     if (isnan(*own)) {
         *own = sim->ranks[r].now;
-        n = plan_copies(sim->plan, instr->stage, copies, 2 * SPEC_MAX_STAGES);
+        n = plan_copies(sim->plan, instr->stage, copies, PLAN_MAX_COPIES);
         for (uint32_t c = 0; c < n; c++) {
             wake(sim, copies[c]);
         }

@@ -252,9 +252,14 @@ static int head_from_proto(const Gems__Plan *message, struct plan *plan, struct 
     if (check.st == GEMS_OK && (!plan->n_stages || !plan->n_groups || !plan->n_chains || !plan->n_ranks)) {
         field_fail(&check, "stages", "stages, groups, chains and ranks are at least one");
     }
+    if (check.st == GEMS_OK && (plan->n_ranks % plan->n_groups || plan->n_stages % plan_width(plan) ||
+                                plan->n_groups * plan->n_chains > PLAN_MAX_COPIES)) {
+        field_fail(&check, "ranks", "ranks form equal groups, and stages go on them evenly");
+    }
     plan->microbatch = message->microbatch;
     plan->n_microbatches = message->microbatches;
     plan->n_blocks = message->blocks;
+    plan->pass_microbatches = message->pass_microbatches;
     plan->recompute = (enum recompute)field_below(&check, "recompute", message->recompute, RECOMPUTE_AUTO + 1);
     plan->n_train = message->n_train;
     plan->n_eval = message->n_eval;
@@ -338,6 +343,7 @@ static void head_to_proto(struct build *build, const struct plan *plan, Gems__Pl
     message->microbatch = plan->microbatch;
     message->microbatches = plan->n_microbatches;
     message->blocks = plan->n_blocks;
+    message->pass_microbatches = plan->pass_microbatches;
     message->recompute = (uint32_t)plan->recompute;
     message->stage_layers = build_numbers(build, plan->stage_layers, plan->n_stages);
     message->n_stage_layers = message->stage_layers ? plan->n_stages : 0;

@@ -6,14 +6,32 @@
 #include "common/error.h"
 #include "plan/planner.h"
 
+/* Two chains or one, whichever the planner takes. */
+static bool can_deal(const struct job_spec *spec)
+{
+    struct plan plan = {
+        .n_groups = spec->parallel.groups,
+        .n_chains = 2,
+        .n_blocks = spec->parallel.gradient_blocks,
+    };
+
+    return plan_keeps_sums(&plan);
+}
+
 static void random_spec(struct draw *draw, struct job_spec *spec)
 {
-    static const enum schedule_kind kinds[] = { SCHEDULE_AUTO, SCHEDULE_LAYER, SCHEDULE_GPIPE,
-                                                SCHEDULE_GEMS_MAST, SCHEDULE_GEMS_MAST };
+    static const enum schedule_kind kinds[] = { SCHEDULE_AUTO,      SCHEDULE_LAYER,
+                                                SCHEDULE_GPIPE,     SCHEDULE_1F1B,
+                                                SCHEDULE_GEMS_MAST, SCHEDULE_GEMS_MASTER };
+    enum { N_KINDS = sizeof kinds / sizeof kinds[0] };
 
     spec_init(spec);
-    spec->parallel.schedule = kinds[draw_between(draw, 0, 4)];
-    spec->parallel.gradient_blocks = draw_between(draw, 2, 9);
+    spec->parallel.schedule = kinds[draw_between(draw, 0, N_KINDS - 1)];
+    spec->parallel.groups = draw_chance(draw, 60) ? 1 : draw_between(draw, 2, 4);
+    spec->parallel.replications = draw_between(draw, 0, 6);
+    do {
+        spec->parallel.gradient_blocks = draw_between(draw, 1, 12);
+    } while (!can_deal(spec));
     spec->train.batch = draw_between(draw, 1, 16);
     if (draw_chance(draw, 70)) {
         spec->parallel.microbatch = draw_between(draw, 1, spec->train.batch);
@@ -28,7 +46,7 @@ void random_job(uint64_t seed, struct random_job *ret_job)
 {
     struct draw draw = { seed, 0 };
     struct gems_error err = { 0 };
-    uint32_t sizes[FACTS_MAX_SIZES];
+    uint32_t sizes[FACTS_MAX_SIZES], most;
 
     *ret_job = (struct random_job){ 0 };
     random_graph(&draw, &ret_job->graph);
@@ -44,9 +62,9 @@ void random_job(uint64_t seed, struct random_job *ret_job)
     for (uint32_t i = 0; i < ret_job->facts.n_sizes; i++) {
         random_facts(&ret_job->graph, sizes[i], &ret_job->facts.sizes[i]);
     }
-    ret_job->n_devices =
-        ret_job->graph.n_layers < RANDOM_MAX_DEVICES ? ret_job->graph.n_layers : RANDOM_MAX_DEVICES;
-    ret_job->n_devices = draw_between(&draw, 1, ret_job->n_devices);
+    most = RANDOM_MAX_DEVICES / ret_job->spec.parallel.groups;
+    most = ret_job->graph.n_layers < most ? ret_job->graph.n_layers : most;
+    ret_job->n_devices = draw_between(&draw, 1, most) * ret_job->spec.parallel.groups;
     for (uint32_t i = 0; i < ret_job->n_devices; i++) {
         ret_job->devices[i] = (struct plan_device){ .kind = DEVICE_REF, .speed = 1 };
     }

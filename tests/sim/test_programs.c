@@ -151,7 +151,7 @@ static void check_gradients_in_time(const struct trial *t, const struct program 
 /* The same with times that nobody foresaw. */
 static void run_with_delays(const struct trial *t, const struct program *program, uint64_t seed)
 {
-    double f[RANDOM_MAX_DEVICES], b[RANDOM_MAX_DEVICES];
+    double f[SPEC_MAX_STAGES], b[SPEC_MAX_STAGES];
     struct sim_costs costs = {
         .forward = f,
         .backward = b,
@@ -575,8 +575,8 @@ START_TEST(ranks_that_wait_for_each_other_are_found)
     uint32_t middle = 0, n;
 
     /* rank 0 of two runs chain 1 before chain 0: it waits for rank 1, which waits for it */
-    for (trial_init(&t, seed);
-         t.plan.schedule != SCHEDULE_GEMS_MAST || t.plan.n_ranks != 2 || t.plan.n_microbatches < 2;
+    for (trial_init(&t, seed); t.plan.schedule != SCHEDULE_GEMS_MAST || t.plan.n_ranks != 2 ||
+                               t.plan.n_groups != 1 || t.plan.n_microbatches < t.plan.n_blocks;
          trial_init(&t, ++seed)) {
         trial_fini(&t);
     }

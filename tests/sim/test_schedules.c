@@ -15,6 +15,16 @@
 
 static bool gradients_everywhere[SPEC_MAX_STAGES];
 
+static int uniform_plan(enum schedule_kind kind, uint32_t p, uint32_t n, uint32_t n_blocks,
+                        struct plan *ret_plan, struct gems_error *err)
+{
+    struct schedules_layout layout = {
+        .kind = kind, .width = p, .microbatches = n, .blocks = n_blocks
+    };
+
+    return schedules_uniform_plan(&layout, ret_plan, err);
+}
+
 static void measure(enum schedule_kind kind, uint32_t p, uint32_t n, double forward,
                     double backward, struct sim_result *ret_result)
 {
@@ -28,13 +38,14 @@ static void measure(enum schedule_kind kind, uint32_t p, uint32_t n, double forw
         f[s] = forward;
         b[s] = backward;
     }
-    ck_assert_int_eq(schedules_uniform_plan(kind, p, n, 2, &plan, &err), GEMS_OK);
+    ck_assert_int_eq(uniform_plan(kind, p, n, 2, &plan, &err), GEMS_OK);
     ck_assert_msg(program_check(&plan, gradients_everywhere, &plan.train, NULL, &err) == GEMS_OK,
                   "%s", err.text);
     ck_assert_int_eq(sim_run(&plan, &plan.train, &costs, ret_result, &err), GEMS_OK);
     plan_fini(&plan);
 }
 
+/* Step time by the formula of the generator's file. */
 static double formula(enum schedule_kind kind, uint32_t p, uint32_t n, double f, double b)
 {
     uint32_t m = n / 2;
@@ -43,13 +54,15 @@ static double formula(enum schedule_kind kind, uint32_t p, uint32_t n, double f,
     case SCHEDULE_LAYER:
         return n * p * (f + b);
     case SCHEDULE_GPIPE:
+    case SCHEDULE_1F1B:
         return (n + p - 1) * (f + b);
     default:
         return (p - 1 + 2 * m) * f + 2 * (p - 1 + m) * b;
     }
 }
 
-static const enum schedule_kind kinds[] = { SCHEDULE_LAYER, SCHEDULE_GPIPE, SCHEDULE_GEMS_MAST };
+static const enum schedule_kind kinds[] = { SCHEDULE_LAYER, SCHEDULE_GPIPE, SCHEDULE_1F1B,
+                                            SCHEDULE_GEMS_MAST, SCHEDULE_GEMS_MASTER };
 enum { N_KINDS = sizeof kinds / sizeof kinds[0] };
 static const double ratios[] = { 1, 1.5, 2, 3 };
 
@@ -63,13 +76,60 @@ START_TEST(step_time_and_idle_share_are_the_formulas)
                 double time = formula(kind, p, n, 1, ratios[r]);
                 struct sim_result result;
 
-                if (kind == SCHEDULE_GEMS_MAST && n % 2) {
+                if (schedule_find(kind)->n_chains > 1 && n % 2) {
                     continue;
                 }
                 measure(kind, p, n, 1, ratios[r], &result);
                 ck_assert_double_eq_tol(result.step_seconds, time, 1e-9);
                 ck_assert_double_eq_tol(result.idle_fraction, 1 - n * (1 + ratios[r]) / time, 1e-9);
                 sim_result_fini(&result);
+            }
+        }
+    }
+}
+END_TEST
+
+/* Of one schedule for given passes; the table asks for uniform stages. */
+static void ask(enum schedule_kind kind, struct schedules_question question,
+                struct schedules_row *ret_row)
+{
+    struct schedules_row rows[SCHEDULE_COUNT];
+    uint32_t n = 0;
+
+    ck_assert_int_eq(schedules_table(&question, rows, &n, NULL), GEMS_OK);
+    ck_assert_uint_eq(n, SCHEDULE_COUNT - 1);
+    for (uint32_t r = 0; r < n; r++) {
+        ck_assert_int_eq(rows[r].kind, SCHEDULE_AUTO + 1 + (int)r);
+        ck_assert_int_eq(rows[r].is_possible, rows[r].reason[0] == '\0');
+        if (rows[r].kind == kind) {
+            *ret_row = rows[r];
+        }
+    }
+    ck_assert(ret_row->is_possible);
+    ck_assert_uint_eq(ret_row->n_devices, question.stages);
+}
+
+/* eta passes of m micro-batches, both free. */
+START_TEST(gems_master_takes_the_time_of_its_passes)
+{
+    for (uint32_t p = 1; p <= 9; p++) {
+        for (uint32_t eta = 2; eta <= 8; eta += 2) {
+            for (uint32_t m = 1; m <= 6; m++) {
+                double b = ratios[(p + eta + m) % 4];
+                struct schedules_row row;
+
+                ask(SCHEDULE_GEMS_MASTER,
+                    (struct schedules_question){ .stages = p,
+                                                 .microbatches = eta * m,
+                                                 .forward = 1,
+                                                 .backward = b,
+                                                 .replications = m % 2 ? eta : 0,
+                                                 .parts = m % 2 ? 0 : m },
+                    &row);
+                ck_assert_double_eq_tol(row.time, p - 1 + eta * m + eta * (p - 1 + m) * b, 1e-9);
+                for (uint32_t d = 0; d < p; d++) {
+                    ck_assert_double_eq_tol(row.peak_activations[d], m, 1e-9);
+                }
             }
         }
     }
@@ -89,45 +149,50 @@ START_TEST(single_is_never_idle)
 }
 END_TEST
 
-/* Values in GEMS.md's table of the design, unit Tf, Tb = 2 Tf. */
+/* Times in units of Tf with Tb = 2 Tf, and peaks, as the design states them. */
 START_TEST(table_has_the_published_numbers)
 {
     static const struct {
         uint32_t p, n;
-        double layer, mast, gpipe;
+        double layer, master1, master2, mast, one_f_one_b;
     } cases[] = {
-        { 4, 4, 48, 27, 21 },  { 4, 8, 96, 39, 33 },     { 4, 16, 192, 63, 57 },
-        { 8, 8, 192, 59, 45 }, { 8, 32, 768, 131, 117 },
+        { 4, 4, 48, 39, 27, 27, 21 },       { 4, 8, 96, 75, 51, 39, 33 },
+        { 4, 16, 192, 147, 99, 63, 57 },    { 8, 8, 192, 143, 87, 59, 45 },
+        { 8, 32, 768, 551, 327, 131, 117 },
     };
 
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        struct schedules_question question = { cases[i].p, cases[i].n, 1, 2 };
-        struct schedules_row rows[SCHEDULE_COUNT];
-        uint32_t n_rows = 0, n_seen = 0;
+        uint32_t p = cases[i].p, n = cases[i].n;
+        const struct {
+            enum schedule_kind kind;
+            uint32_t parts;
+            double time, peak; /* peak 0: 1f1b's, which differs by device */
+        } wanted[] = {
+            { SCHEDULE_LAYER, 0, cases[i].layer, 1 },
+            { SCHEDULE_GPIPE, 0, cases[i].one_f_one_b, n },
+            { SCHEDULE_1F1B, 0, cases[i].one_f_one_b, 0 },
+            { SCHEDULE_GEMS_MAST, 0, cases[i].mast, n / 2.0 },
+            { SCHEDULE_GEMS_MASTER, 1, cases[i].master1, 1 },
+            { SCHEDULE_GEMS_MASTER, 2, cases[i].master2, 2 },
+        };
 
-        ck_assert_int_eq(schedules_table(&question, rows, &n_rows, NULL), GEMS_OK);
-        ck_assert_uint_eq(n_rows, SCHEDULE_COUNT - 1);
-        for (uint32_t r = 0; r < n_rows; r++) {
-            double time = rows[r].kind == SCHEDULE_LAYER       ? cases[i].layer
-                          : rows[r].kind == SCHEDULE_GPIPE     ? cases[i].gpipe
-                          : rows[r].kind == SCHEDULE_GEMS_MAST ? cases[i].mast
-                                                               : 0;
-            double peak = rows[r].kind == SCHEDULE_LAYER   ? 1
-                          : rows[r].kind == SCHEDULE_GPIPE ? cases[i].n
-                                                           : cases[i].n / 2;
+        for (size_t k = 0; k < sizeof wanted / sizeof wanted[0]; k++) {
+            struct schedules_row row;
 
-            ck_assert_int_eq(rows[r].is_possible, time > 0);
-            ck_assert_int_eq(rows[r].reason[0] == '\0', time > 0);
-            if (time > 0) {
-                n_seen++;
-                ck_assert_double_eq_tol(rows[r].time, time, 1e-9);
-                ck_assert_uint_eq(rows[r].n_devices, cases[i].p);
-                for (uint32_t d = 0; d < cases[i].p; d++) {
-                    ck_assert_double_eq_tol(rows[r].peak_activations[d], peak, 1e-9);
-                }
+            ask(wanted[k].kind,
+                (struct schedules_question){ .stages = p,
+                                             .microbatches = n,
+                                             .forward = 1,
+                                             .backward = 2,
+                                             .parts = wanted[k].parts },
+                &row);
+            ck_assert_double_eq_tol(row.time, wanted[k].time, 1e-9);
+            for (uint32_t d = 0; d < p; d++) {
+                double peak = wanted[k].peak > 0 ? wanted[k].peak : fmin(n, p - d);
+
+                ck_assert_double_eq_tol(row.peak_activations[d], peak, 1e-9);
             }
         }
-        ck_assert_uint_eq(n_seen, 3);
     }
 }
 END_TEST
@@ -135,7 +200,8 @@ END_TEST
 START_TEST(table_refuses_nonsense)
 {
     static const struct schedules_question bad[] = {
-        { 0, 4, 1, 2 }, { 257, 4, 1, 2 }, { 4, 0, 1, 2 }, { 4, 4, 0, 2 }, { 4, 4, 1, -1 },
+        { 0, 4, 1, 2, 0, 0 }, { 257, 4, 1, 2, 0, 0 }, { 4, 0, 1, 2, 0, 0 },
+        { 4, 4, 0, 2, 0, 0 }, { 4, 4, 1, -1, 0, 0 },
     };
     struct schedules_row rows[SCHEDULE_COUNT];
     uint32_t n;
@@ -144,7 +210,7 @@ START_TEST(table_refuses_nonsense)
         ck_assert_int_eq(schedules_table(&bad[i], rows, &n, NULL), GEMS_E_INVALID);
     }
     ck_assert_int_eq(
-        schedules_table(&(struct schedules_question){ 4, 4, 1, (double)NAN }, rows, &n, NULL),
+        schedules_table(&(struct schedules_question){ 4, 4, 1, (double)NAN, 0, 0 }, rows, &n, NULL),
         GEMS_E_INVALID);
 }
 END_TEST
@@ -178,7 +244,7 @@ START_TEST(mast_with_uneven_stages_takes_the_longest_path)
             }
             gap = fmax(gap, path);
         }
-        ck_assert_int_eq(schedules_uniform_plan(SCHEDULE_GEMS_MAST, p, 2, 2, &plan, NULL), GEMS_OK);
+        ck_assert_int_eq(uniform_plan(SCHEDULE_GEMS_MAST, p, 2, 2, &plan, NULL), GEMS_OK);
         ck_assert_int_eq(sim_run(&plan, &plan.train, &costs, &result, NULL), GEMS_OK);
         ck_assert_double_eq_tol(result.step_seconds, all_f + all_b + gap, 1e-9);
         sim_result_fini(&result);
@@ -192,42 +258,56 @@ START_TEST(drawings_show_what_is_simulated)
 {
     static const struct {
         enum schedule_kind kind;
-        uint32_t p, n, width;
+        uint32_t p, n, width, passes;
         const char *rows;
     } cases[] = {
-        { SCHEDULE_SINGLE, 1, 4, 8, "rank 0   |0a1b2c3d|\n" },
-        { SCHEDULE_LAYER, 4, 2, 16,
+        { SCHEDULE_SINGLE, 1, 4, 8, 0, "rank 0   |0a1b2c3d|\n" },
+        { SCHEDULE_LAYER, 4, 2, 16, 0,
           "rank 0   |0......a1......b|\n"
           "rank 1   |.0....a..1....b.|\n"
           "rank 2   |..0..a....1..b..|\n"
           "rank 3   |...0a......1b...|\n" },
-        { SCHEDULE_GPIPE, 4, 4, 14,
+        { SCHEDULE_GPIPE, 4, 4, 14, 0,
           "rank 0   |0123......abcd|\n"
           "rank 1   |.0123....abcd.|\n"
           "rank 2   |..0123..abcd..|\n"
           "rank 3   |...0123abcd...|\n" },
-        { SCHEDULE_GEMS_MAST, 4, 2, 13,
+        { SCHEDULE_GEMS_MAST, 4, 2, 13, 0,
           "rank 0   |0......a1b...|\n"
           "rank 1   |.0....a1..b..|\n"
           "rank 2   |..0..a1....b.|\n"
           "rank 3   |...0a1......b|\n" },
-        { SCHEDULE_GEMS_MAST, 4, 4, 17,
+        { SCHEDULE_GEMS_MAST, 4, 4, 17, 0,
           "rank 0   |01......ab23cd...|\n"
           "rank 1   |.01....ab23..cd..|\n"
           "rank 2   |..01..ab23....cd.|\n"
           "rank 3   |...01ab23......cd|\n" },
+        { SCHEDULE_1F1B, 4, 4, 14, 0,
+          "rank 0   |0123...a.b.c.d|\n"
+          "rank 1   |.012..a3b.c.d.|\n"
+          "rank 2   |..01.a2b3c.d..|\n"
+          "rank 3   |...0a1b2c3d...|\n" },
+        { SCHEDULE_GEMS_MASTER, 4, 4, 23, 4,
+          "rank 0   |0......a2c1......b3d...|\n"
+          "rank 1   |.0....a2..c1....b3..d..|\n"
+          "rank 2   |..0..a2....c1..b3....d.|\n"
+          "rank 3   |...0a2......c1b3......d|\n" },
     };
     double ones[] = { 1, 1, 1, 1 };
 
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct sim_costs costs = { .forward = ones, .backward = ones };
         struct sim_result result;
+        struct schedules_layout layout;
         struct buf text = { 0 };
         struct plan plan;
         char *drawing;
 
-        ck_assert_int_eq(
-            schedules_uniform_plan(cases[i].kind, cases[i].p, cases[i].n, 2, &plan, NULL), GEMS_OK);
+        layout = (struct schedules_layout){ .kind = cases[i].kind,
+                                            .width = cases[i].p,
+                                            .microbatches = cases[i].n,
+                                            .passes = cases[i].passes };
+        ck_assert_int_eq(schedules_uniform_plan(&layout, &plan, NULL), GEMS_OK);
         ck_assert_int_eq(sim_run(&plan, &plan.train, &costs, &result, NULL), GEMS_OK);
         ck_assert_int_eq(gantt_text(&plan.train, &result, cases[i].width, &text), GEMS_OK);
         drawing = buf_take(&text);
@@ -259,7 +339,7 @@ START_TEST(evaluation_keeps_both_chains_busy)
     struct plan plan;
     char *drawing;
 
-    ck_assert_int_eq(schedules_uniform_plan(SCHEDULE_GEMS_MAST, 4, 8, 2, &plan, NULL), GEMS_OK);
+    ck_assert_int_eq(uniform_plan(SCHEDULE_GEMS_MAST, 4, 8, 2, &plan, NULL), GEMS_OK);
     input.plan = &plan;
     ck_assert_int_eq(sched_make(&input, &program, NULL), GEMS_OK);
     ck_assert_int_eq(sim_run(&plan, &program, &costs, &result, NULL), GEMS_OK);
@@ -283,6 +363,7 @@ int main(void)
 
     tcase_set_timeout(tcase, 120);
     tcase_add_loop_test(tcase, step_time_and_idle_share_are_the_formulas, 0, N_KINDS);
+    tcase_add_test(tcase, gems_master_takes_the_time_of_its_passes);
     tcase_add_test(tcase, single_is_never_idle);
     tcase_add_test(tcase, table_has_the_published_numbers);
     tcase_add_test(tcase, table_refuses_nonsense);

@@ -24,3 +24,14 @@ tests_unit_test_store_LDADD = $(DAEMON_LIBS) $(CHECK_LIBS_ALL)
 tests_unit_test_checkpoint_SOURCES = tests/unit/test_checkpoint.c
 tests_unit_test_checkpoint_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
 tests_unit_test_checkpoint_LDADD = $(DAEMON_LIBS) $(CHECK_LIBS_ALL)
+
+# The whole daemon in one process, with scripted agents and ranks.
+check_PROGRAMS += tests/sim/test_daemon
+TESTS += tests/sim/test_daemon
+tests_sim_test_daemon_SOURCES = \
+    tests/sim/sim.c tests/sim/sim.h \
+    tests/sim/sim_agent.c tests/sim/sim_peers.h \
+    tests/sim/sim_rank.c \
+    tests/sim/test_daemon.c
+tests_sim_test_daemon_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS) $(EVENT_CFLAGS) $(PROTOBUF_C_CFLAGS)
+tests_sim_test_daemon_LDADD = $(DAEMON_LIBS) $(CHECK_LIBS_ALL)

@@ -1,5 +1,5 @@
-# net
-net_tests = tests/unit/test_link
+# net and agent
+net_tests = tests/unit/test_agent tests/unit/test_link
 if HAVE_UCX
 net_tests += tests/unit/test_ucx
 endif
@@ -18,3 +18,9 @@ tests_unit_test_link_LDADD = $(net_test_libs)
 tests_unit_test_ucx_SOURCES = tests/unit/test_ucx.c $(net_world_sources)
 tests_unit_test_ucx_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS) $(EVENT_CFLAGS)
 tests_unit_test_ucx_LDADD = $(net_test_libs)
+
+# Starts the gems-worker and gems-inspect of the folder it runs in.
+tests_unit_test_agent_SOURCES = tests/unit/test_agent.c \
+    tests/unit/agent_world.c tests/unit/agent_world.h
+tests_unit_test_agent_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS) $(EVENT_CFLAGS) $(PROTOBUF_C_CFLAGS)
+tests_unit_test_agent_LDADD = $(AGENT_LIBS) $(CHECK_LIBS_ALL)

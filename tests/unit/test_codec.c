@@ -441,6 +441,7 @@ static void fill_plan(struct plan *plan)
     plan->microbatch = 1 + below(64);
     plan->n_microbatches = 1 + below(64);
     plan->n_blocks = 1 + below(8);
+    plan->pass_microbatches = below(9);
     plan->recompute = (enum recompute)below(RECOMPUTE_AUTO + 1);
     for (uint32_t i = 0; i < plan->n_stages; i++) {
         plan->stage_layers[i] = 1 + below(10);
@@ -511,6 +512,7 @@ static void same_plan(const struct plan *a, const struct plan *b, int rank)
     ck_assert_uint_eq(a->microbatch, b->microbatch);
     ck_assert_uint_eq(a->n_microbatches, b->n_microbatches);
     ck_assert_uint_eq(a->n_blocks, b->n_blocks);
+    ck_assert_uint_eq(a->pass_microbatches, b->pass_microbatches);
     ck_assert_int_eq(a->recompute, b->recompute);
     ck_assert_mem_eq(a->stage_layers, b->stage_layers, sizeof a->stage_layers);
     ck_assert_mem_eq(a->stage_node, b->stage_node, sizeof a->stage_node);
@@ -569,7 +571,7 @@ static const char *break_plan(Gems__Plan *m, int which)
         return "at least one";
     case 3:
         m->ranks++;
-        return "field memory";
+        return "Plan, field ranks";
     case 4:
         m->n_stage_node--;
         return "field stage_node: 3 values, 4 expected";

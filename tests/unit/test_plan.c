@@ -829,6 +829,69 @@ START_TEST(mirrored_stages_lie_on_mirrored_ranks)
 }
 END_TEST
 
+/* The tree over the blocks is dealt as it splits, or not at all. */
+START_TEST(groups_and_chains_own_whole_parts_of_the_tree)
+{
+    for (uint32_t groups = 1; groups <= 8; groups++) {
+        for (uint32_t chains = 1; chains <= 2; chains++) {
+            for (uint32_t blocks = 1; blocks <= 40; blocks++) {
+                struct plan plan = { .n_groups = groups, .n_chains = chains, .n_blocks = blocks };
+                uint32_t end = 0;
+
+                if (blocks == groups * chains || blocks % (groups * chains) == 0) {
+                    /* one block each always goes; so does any power of two of them */
+                    uint32_t each = blocks / (groups * chains);
+
+                    ck_assert((each & (each - 1)) || plan_keeps_sums(&plan));
+                }
+                if (blocks < groups * chains) {
+                    ck_assert(!plan_keeps_sums(&plan));
+                }
+                for (uint32_t k = 0; plan_keeps_sums(&plan) && k < groups * chains; k++) {
+                    uint32_t first, last;
+
+                    ck_assert(plan_blocks(&plan, k / chains, k % chains, &first, &last));
+                    ck_assert_uint_eq(first, end);
+                    ck_assert_uint_gt(last, first);
+                    end = last;
+                }
+                ck_assert(!plan_keeps_sums(&plan) || end == blocks);
+            }
+        }
+    }
+}
+END_TEST
+
+START_TEST(groups_that_change_the_sums_are_refused)
+{
+    struct gems_error err = { 0 };
+    struct random_job job;
+    struct plan plan;
+
+    make_job(&job, 16, 9, 0);
+    job.spec.parallel.schedule = SCHEDULE_GEMS_MAST;
+    job.spec.parallel.groups = 2;
+    job.spec.parallel.gradient_blocks = 3;
+    ck_assert_int_eq(plan_it(&job, &plan, &err), GEMS_E_INVALID);
+    ck_assert_ptr_nonnull(strstr(err.text, "parallel.gradient_blocks: 3 blocks cannot be dealt"));
+    ck_assert_ptr_nonnull(strstr(err.hint, "parallel.gradient_blocks: 4"));
+    job.spec.parallel.gradient_blocks = 4;
+    job.spec.parallel.stages = 5;
+    ck_assert_int_eq(plan_it(&job, &plan, &err), GEMS_E_NOFIT);
+    ck_assert_str_eq(err.text, "parallel.groups: 2 groups of 5 devices need 10, there are 9");
+    job.spec.parallel.stages = 4;
+    ck_assert_int_eq(plan_it(&job, &plan, &err), GEMS_OK);
+    ck_assert_uint_eq(plan.n_ranks, 8);
+    ck_assert_uint_eq(plan.n_groups, 2);
+    plan_fini(&plan);
+    job.spec.parallel.groups = 17;
+    job.spec.parallel.gradient_blocks = 34;
+    ck_assert_int_eq(plan_it(&job, &plan, &err), GEMS_E_INVALID);
+    ck_assert_ptr_nonnull(strstr(err.text, "34 copies of a stage, at most 32"));
+    random_job_fini(&job);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("plan");
@@ -858,6 +921,8 @@ int main(void)
     tcase_add_test(tcase, advice_says_when_nothing_helps);
     tcase_add_loop_test(tcase, zoo_models_run_on_any_number_of_stages, 0, 4);
     tcase_add_test(tcase, mirrored_stages_lie_on_mirrored_ranks);
+    tcase_add_test(tcase, groups_and_chains_own_whole_parts_of_the_tree);
+    tcase_add_test(tcase, groups_that_change_the_sums_are_refused);
     suite_add_tcase(suite, tcase);
     runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);

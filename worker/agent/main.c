@@ -82,12 +82,14 @@ static void reap_rest(void)
 
 static int agent_run(struct agent *agent, struct gems_error *err)
 {
-    struct event *child = evsignal_new(agent->base, SIGCHLD, on_child, agent);
-    struct event *term = evsignal_new(agent->base, SIGTERM, on_stop, agent);
-    struct event *interrupt = evsignal_new(agent->base, SIGINT, on_stop, agent);
-    struct event *const events[] = { child, term, interrupt };
+    struct event *const events[] = { evsignal_new(agent->base, SIGCHLD, on_child, agent),
+                                     evsignal_new(agent->base, SIGTERM, on_stop, agent),
+                                     evsignal_new(agent->base, SIGINT, on_stop, agent) };
     int status = 0;
 
+    /* What is in force when the events go: a second signal must not disturb the end. */
+    signal(SIGTERM, SIG_IGN);
+    signal(SIGINT, SIG_IGN);
     for (size_t i = 0; i < 3; i++) {
         if (!events[i] || event_add(events[i], NULL) < 0) {
             status = gems_error_set(err, GEMS_E_NOMEM, "no memory for signals");

@@ -2,9 +2,11 @@
 
 #include <event2/bufferevent.h>
 #include <event2/event.h>
+#include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "common/connect.h"
@@ -581,16 +583,29 @@ int control_call(struct control *control, enum msg_type type, const ProtobufCMes
     return run_op(control, &op, err);
 }
 
-int control_wait_ack(struct control *control, uint64_t step, struct gems_error *err)
+int control_wait_ack(struct control *control, uint64_t step, unsigned timeout_ms,
+                     struct gems_error *err)
 {
-    bool has_ack;
+    struct timespec until;
+    bool has_ack, is_late = false;
 
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += timeout_ms / 1000;
     pthread_mutex_lock(&control->lock);
-    while (control->state == CONTROL_ATTACHED &&
+    while (control->state == CONTROL_ATTACHED && !is_late &&
            !(control->has_ack && control->acked_step >= step)) {
-        pthread_cond_wait(&control->changed, &control->lock);
+        if (timeout_ms == 0) {
+            pthread_cond_wait(&control->changed, &control->lock);
+        } else {
+            is_late = pthread_cond_clockwait(&control->changed, &control->lock, CLOCK_MONOTONIC,
+                                             &until) == ETIMEDOUT;
+        }
     }
     has_ack = control->has_ack && control->acked_step >= step;
     pthread_mutex_unlock(&control->lock);
-    return has_ack ? GEMS_OK : gems_error_set(err, GEMS_E_PEER, "gemsd is gone");
+    if (has_ack) {
+        return GEMS_OK;
+    }
+    return is_late ? gems_error_set(err, GEMS_E_TIMEOUT, "not durable after %u ms", timeout_ms)
+                   : gems_error_set(err, GEMS_E_PEER, "gemsd is gone");
 }

@@ -68,7 +68,8 @@ int control_call(struct control *control, enum msg_type type, const ProtobufCMes
                  control_frame_fn fn, void *arg, struct gems_error *err);
 
 /* Waits until a checkpoint of that step or a later one is durable; GEMS_E_PEER
- * if the connection breaks before. */
-int control_wait_ack(struct control *control, uint64_t step, struct gems_error *err);
+ * if the connection breaks before, GEMS_E_TIMEOUT after timeout_ms (0: never). */
+int control_wait_ack(struct control *control, uint64_t step, unsigned timeout_ms,
+                     struct gems_error *err);
 
 #endif

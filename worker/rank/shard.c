@@ -6,6 +6,21 @@
 #include "common/hash.h"
 #include "common/log.h"
 
+enum { EARLIER_MS = 10000 };
+
+/* One checkpoint at a time: a rank that is ahead would mix two of them at
+ * gemsd. Bounded, since another rank may have left the earlier one out. */
+static void wait_for_earlier(struct shard *shard)
+{
+    struct gems_error err;
+
+    if (shard->sent_step != 0 && control_is_attached(shard->control) &&
+        control_wait_ack(shard->control, shard->sent_step, EARLIER_MS, &err) < 0) {
+        log_warning("checkpoint of step %" PRIu64 ": %s", shard->sent_step, err.text);
+    }
+    shard->sent_step = 0;
+}
+
 int shard_begin(struct shard *shard, const struct trainer_position *position, uint32_t epoch,
                 bool is_final)
 {
@@ -13,6 +28,7 @@ int shard_begin(struct shard *shard, const struct trainer_position *position, ui
     shard->epoch = epoch;
     shard->is_final = is_final;
     shard->is_broken = false;
+    wait_for_earlier(shard);
     if (is_final) {
         control_wait_attached(shard->control);
     } else if (!control_is_attached(shard->control)) {
@@ -85,8 +101,9 @@ int shard_end(struct shard *shard, uint32_t n_tensors)
     if (!shard->is_broken) {
         status = control_send(shard->control, MSG_SHARD_END, &message.base, &err);
         if (status == GEMS_OK && shard->is_final) {
-            status = control_wait_ack(shard->control, shard->position.step, &err);
+            status = control_wait_ack(shard->control, shard->position.step, 0, &err);
         }
+        shard->sent_step = status == GEMS_OK ? shard->position.step : 0;
         status = note_result(shard, status, &err);
         if (status < 0) {
             return status;

@@ -18,6 +18,7 @@ struct shard {
     struct trainer_position position;
     uint32_t epoch;
     bool is_final, is_broken; /* broken: gemsd went away in this checkpoint */
+    uint64_t sent_step;       /* handed over whole and maybe not durable yet; 0: none */
 };
 
 /* As the functions of trainer_events. */

@@ -137,21 +137,21 @@ int cpu_call_build(struct be_op *op, enum cpu_call_id id, struct gems_error *err
                    err);
     for (uint32_t i = 0; st == GEMS_OK && i < call->n_args; i++) {
         const dnnl_memory_desc_t *md = cpu_call_md(op, id, call->args[i].arg);
+        uint32_t nth = 0;
 
-        st = cpu_check(
-            dnnl_memory_create(&call->args[i].memory, md, op->dev->engine, DNNL_MEMORY_NONE),
-            "memory object", op->node.name, err);
+        for (uint32_t j = 0; j < i; j++) {
+            nth += dnnl_memory_desc_equal(md, cpu_call_md(op, id, call->args[j].arg)) ? 1 : 0;
+        }
+        st = cpu_memory_get(op->dev, md, nth, &call->args[i].memory, err);
     }
+    /* The primitive has what it needs of it; thousands of them add up. */
+    dnnl_primitive_desc_destroy(call->desc);
+    call->desc = NULL;
     return st;
 }
 
 void cpu_call_fini(struct cpu_call *call)
 {
-    for (uint32_t i = 0; i < call->n_args; i++) {
-        if (call->args[i].memory) {
-            dnnl_memory_destroy(call->args[i].memory);
-        }
-    }
     if (call->primitive) {
         dnnl_primitive_destroy(call->primitive);
     }
@@ -205,7 +205,7 @@ int cpu_bases(struct be_op *op, const struct be_args *args, bool needs_x,
     for (uint32_t i = 0; st == GEMS_OK && needs_x && i < op->node.n_inputs; i++) {
         struct cpu_call *stage = &op->calls[CALL_STAGE0 + i];
 
-        if (stage->desc) {
+        if (stage->primitive) {
             st = cpu_call_run(op, CALL_STAGE0 + i, ret_bases, err);
             ret_bases->at[IN_X0 + i] = (char *)args->scratch + stage->places[1].offset;
         }
@@ -235,7 +235,7 @@ int cpu_weight_gradient(struct be_op *op, const struct be_args *args, struct cpu
         bases->at[IN_GRADS] = (char *)args->scratch + op->block_temp;
     }
     st = cpu_call_run(op, CALL_WEIGHT, bases, err);
-    if (st == GEMS_OK && op->calls[CALL_REORDER].desc) {
+    if (st == GEMS_OK && op->calls[CALL_REORDER].primitive) {
         st = cpu_call_run(op, CALL_REORDER, bases, err);
     }
     for (uint32_t p = 0; st == GEMS_OK && !args->grads_write && p < op->info.n_params; p++) {

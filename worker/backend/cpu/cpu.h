@@ -28,6 +28,13 @@ struct be_device {
     dnnl_primitive_attr_t attr; /* scratch memory comes from the caller */
     dnnl_format_tag_t blocked;  /* layout of images */
     uint32_t threads;
+    /* Memory objects: a call sets their pointers before it executes, so calls
+     * share them. Deep networks would hold thousands of equal ones. */
+    struct cpu_memory {
+        dnnl_memory_t object;
+        uint32_t nth; /* among arguments of one layout in one call */
+    } * memories;
+    uint32_t n_memories, memories_capacity;
 };
 
 /* The region that an argument of a primitive lies in. */
@@ -55,8 +62,8 @@ struct cpu_bases {
 
 /* One primitive with its arguments. */
 struct cpu_call {
-    dnnl_primitive_desc_t desc; /* NULL: not in use */
-    dnnl_primitive_t primitive;
+    dnnl_primitive_desc_t desc; /* planned, until it is built; NULL: not in use */
+    dnnl_primitive_t primitive; /* built */
     bool has_run;
     uint32_t n_args;
     struct {
@@ -124,6 +131,11 @@ extern const struct be_vector cpu_vector;
 
 /* Turns a status of oneDNN into ours; GEMS_OK for success. */
 int cpu_check(dnnl_status_t status, const char *what, const char *name, struct gems_error *err);
+
+/* The n-th shared memory object of a layout, made when first asked for;
+ * borrowed until the device is closed. */
+int cpu_memory_get(struct be_device *dev, const dnnl_memory_desc_t *md, uint32_t nth,
+                   dnnl_memory_t *ret_memory, struct gems_error *err);
 
 /* Makes the library use the device's threads on the calling thread. */
 void cpu_enter(const struct be_device *dev);

@@ -32,6 +32,44 @@ void cpu_enter(const struct be_device *dev)
     omp_set_num_threads((int)dev->threads);
 }
 
+int cpu_memory_get(struct be_device *dev, const dnnl_memory_desc_t *md, uint32_t nth,
+                   dnnl_memory_t *ret_memory, struct gems_error *err)
+{
+    struct cpu_memory new = { .nth = nth };
+    int st;
+
+    for (uint32_t i = 0; i < dev->n_memories; i++) {
+        const dnnl_memory_desc_t *known;
+
+        st = cpu_check(dnnl_memory_get_memory_desc(dev->memories[i].object, &known), "layout",
+                       "device cpu", err);
+        if (st < 0) {
+            return st;
+        }
+        if (dev->memories[i].nth == nth && dnnl_memory_desc_equal(known, md)) {
+            *ret_memory = dev->memories[i].object;
+            return GEMS_OK;
+        }
+    }
+    if (dev->n_memories == dev->memories_capacity) {
+        uint32_t capacity = dev->memories_capacity ? 2 * dev->memories_capacity : 64;
+        struct cpu_memory *grown = realloc(dev->memories, capacity * sizeof *grown);
+
+        if (!grown) {
+            return gems_error_set(err, GEMS_E_NOMEM, "device cpu: no memory");
+        }
+        dev->memories = grown;
+        dev->memories_capacity = capacity;
+    }
+    st = cpu_check(dnnl_memory_create(&new.object, md, dev->engine, DNNL_MEMORY_NONE),
+                   "memory object", "device cpu", err);
+    if (st == GEMS_OK) {
+        dev->memories[dev->n_memories++] = new;
+        *ret_memory = new.object;
+    }
+    return st;
+}
+
 static bool has_avx512(void)
 {
     return (dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core) == dnnl_cpu_isa_avx512_core;
@@ -77,6 +115,10 @@ static void cpu_close(struct be_device *dev)
     if (!dev) {
         return;
     }
+    for (uint32_t i = 0; i < dev->n_memories; i++) {
+        dnnl_memory_destroy(dev->memories[i].object);
+    }
+    free(dev->memories);
     if (dev->attr) {
         dnnl_primitive_attr_destroy(dev->attr);
     }

@@ -224,7 +224,7 @@ static int cpu_derive(struct be_op *op, const void *params, void *ret_params2,
         .at = { [IN_PARAMS] = (char *)(uintptr_t)params, [IN_PARAMS2] = ret_params2 }
     };
 
-    if (!op->calls[CALL_DERIVE].desc) {
+    if (!op->calls[CALL_DERIVE].primitive) {
         return GEMS_OK;
     }
     cpu_enter(op->dev);
