@@ -46,9 +46,9 @@ static void note_work(void *arg)
     struct audit *audit = arg;
 
     for (size_t i = 0; audit->result >= 0 && i < audit->n; i++) {
-        audit->result = store_checkpoint_trust(audit->daemon->store, audit->job, audit->rows[i].step,
-                                               audit->damage[i] ? CHECKPOINT_DAMAGED : CHECKPOINT_VERIFIED,
-                                               &audit->err);
+        audit->result = store_checkpoint_trust(
+            audit->daemon->store, audit->job, audit->rows[i].step,
+            audit->damage[i] ? CHECKPOINT_DAMAGED : CHECKPOINT_VERIFIED, &audit->err);
     }
 }
 
@@ -105,7 +105,8 @@ static void rows_work(void *arg)
         return;
     }
     store_job_fini(&job);
-    audit->result = store_checkpoints(audit->daemon->store, audit->job, &audit->rows, &audit->n, &audit->err);
+    audit->result =
+        store_checkpoints(audit->daemon->store, audit->job, &audit->rows, &audit->n, &audit->err);
     audit->damage = calloc(audit->n + 1, sizeof *audit->damage);
     if (audit->result >= 0 && !audit->damage) {
         audit->n = 0;

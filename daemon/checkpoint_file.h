@@ -27,7 +27,12 @@ struct gems_error;
 struct checkpoint_writer;
 struct checkpoint_reader;
 
-enum { CHECKPOINT_VERSION = 1, CHECKPOINT_NAME_BYTES = 128, CHECKPOINT_KIND_BYTES = 16, CHECKPOINT_MAX_DIMS = 4 };
+enum {
+    CHECKPOINT_VERSION = 1,
+    CHECKPOINT_NAME_BYTES = 128,
+    CHECKPOINT_KIND_BYTES = 16,
+    CHECKPOINT_MAX_DIMS = 4
+};
 enum { CHECKPOINT_MAX_TENSORS = 1 << 20, CHECKPOINT_MAX_CHUNK = 8 << 20 };
 
 struct checkpoint_meta {
@@ -67,7 +72,8 @@ void checkpoint_path(const char *dir, uint64_t step, char *ret_path, size_t n);
 
 /* Makes dir if needed and the temporary file in it. spec: packed JobSpec. */
 int checkpoint_writer_create(const char *dir, const struct checkpoint_meta *meta, const void *spec,
-                             size_t n_spec, struct checkpoint_writer **ret_writer, struct gems_error *err);
+                             size_t n_spec, struct checkpoint_writer **ret_writer,
+                             struct gems_error *err);
 /* GEMS_E_INVALID: does not fit what came before or the tensor's size;
  * GEMS_E_DATA: checksum; GEMS_E_DISKFULL, GEMS_E_IO. */
 int checkpoint_writer_add(struct checkpoint_writer *writer, const struct checkpoint_shard *shard,
@@ -80,18 +86,22 @@ void checkpoint_writer_destroy(struct checkpoint_writer *writer);
 
 /* Reads the head and all tensor rows. GEMS_E_NOTFOUND, GEMS_E_DATA (damaged;
  * the text names file and place), GEMS_E_UNSUPPORTED (newer). */
-int checkpoint_reader_open(const char *path, struct checkpoint_reader **ret_reader, struct gems_error *err);
+int checkpoint_reader_open(const char *path, struct checkpoint_reader **ret_reader,
+                           struct gems_error *err);
 void checkpoint_reader_close(struct checkpoint_reader *reader);
 const struct checkpoint_meta *checkpoint_reader_meta(const struct checkpoint_reader *reader);
 const char *checkpoint_reader_weights_hash(const struct checkpoint_reader *reader);
 /* Tensors by kind, then canonical order; NULL behind the last one. */
-const struct checkpoint_tensor *checkpoint_reader_tensor(const struct checkpoint_reader *reader, uint32_t i);
+const struct checkpoint_tensor *checkpoint_reader_tensor(const struct checkpoint_reader *reader,
+                                                         uint32_t i);
 /* Index of a tensor; negative if it is not there. */
-int checkpoint_reader_find(const struct checkpoint_reader *reader, const char *kind, const char *name);
+int checkpoint_reader_find(const struct checkpoint_reader *reader, const char *kind,
+                           const char *name);
 /* Chunk chunk_i (from 0) of tensor i, which must start at offset, its checksum
  * checked. *ret_data is owned by the caller. */
-int checkpoint_reader_chunk(struct checkpoint_reader *reader, uint32_t i, uint64_t chunk_i, uint64_t offset,
-                            uint8_t **ret_data, size_t *ret_n, struct gems_error *err);
+int checkpoint_reader_chunk(struct checkpoint_reader *reader, uint32_t i, uint64_t chunk_i,
+                            uint64_t offset, uint8_t **ret_data, size_t *ret_n,
+                            struct gems_error *err);
 
 /* Reads everything and compares every hash. GEMS_E_DATA names what is wrong. */
 int checkpoint_verify(const char *path, struct gems_error *err);

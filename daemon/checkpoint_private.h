@@ -14,7 +14,7 @@ static inline int64_t checkpoint_chunk_key(int64_t tensor_id, uint64_t chunk_i)
 
 /* Tensors sorted by kind and order; orders of a kind must be 0, 1, 2 ... for
  * "weight". GEMS_E_INVALID. */
-int checkpoint_weights_hash(const struct checkpoint_tensor *tensors, uint32_t n, char ret_hash[HASH_HEX_BYTES],
-                            struct gems_error *err);
+int checkpoint_weights_hash(const struct checkpoint_tensor *tensors, uint32_t n,
+                            char ret_hash[HASH_HEX_BYTES], struct gems_error *err);
 
 #endif

@@ -36,7 +36,8 @@ static int damaged_by(const struct checkpoint_reader *reader, int status, struct
     return damaged(reader, text, err);
 }
 
-static int read_int(struct checkpoint_reader *reader, const char *sql, int64_t *ret_value, struct gems_error *err)
+static int read_int(struct checkpoint_reader *reader, const char *sql, int64_t *ret_value,
+                    struct gems_error *err)
 {
     sqlite3_stmt *stmt = NULL;
     int status = sql_query(reader->db, &stmt, err, sql, "");
@@ -57,10 +58,11 @@ static int read_meta(struct checkpoint_reader *reader, struct gems_error *err)
 {
     struct checkpoint_meta *meta = &reader->meta;
     sqlite3_stmt *stmt = NULL;
-    int status = sql_query(reader->db, &stmt, err,
-                           "SELECT job, step, epoch, samples, seed, attempt, when_us, is_final, weights_hash,"
-                           " n_tensors FROM meta",
-                           "");
+    int status = sql_query(
+        reader->db, &stmt, err,
+        "SELECT job, step, epoch, samples, seed, attempt, when_us, is_final, weights_hash,"
+        " n_tensors FROM meta",
+        "");
 
     if (status >= 0) {
         status = sql_row(stmt, err);
@@ -104,7 +106,8 @@ static bool parse_dims(const char *text, struct checkpoint_tensor *tensor)
     return true;
 }
 
-static int read_tensor(struct checkpoint_reader *reader, sqlite3_stmt *stmt, uint32_t i, struct gems_error *err)
+static int read_tensor(struct checkpoint_reader *reader, sqlite3_stmt *stmt, uint32_t i,
+                       struct gems_error *err)
 {
     struct checkpoint_tensor *tensor = &reader->tensors[i];
     char dims[96];
@@ -133,8 +136,9 @@ static int read_tensors(struct checkpoint_reader *reader, struct gems_error *err
     if (!reader->tensors || !reader->ids) {
         return gems_error_set(err, GEMS_E_NOMEM, "%s: no memory", reader->path);
     }
-    status = sql_query(reader->db, &stmt, err,
-                       "SELECT id, kind, ord, name, dims, bytes, hash FROM tensors ORDER BY kind, ord", "");
+    status = sql_query(
+        reader->db, &stmt, err,
+        "SELECT id, kind, ord, name, dims, bytes, hash FROM tensors ORDER BY kind, ord", "");
     while (status >= 0 && (status = sql_row(stmt, err)) > 0) {
         if (i == reader->n) {
             status = damaged(reader, "more tensors than announced", err);
@@ -145,8 +149,9 @@ static int read_tensors(struct checkpoint_reader *reader, struct gems_error *err
     }
     sql_done(stmt);
     if (status < 0) {
-        return status == GEMS_E_DATA && err && err->status == GEMS_E_DATA ? status
-                                                                         : damaged_by(reader, status, err);
+        return status == GEMS_E_DATA && err && err->status == GEMS_E_DATA
+                   ? status
+                   : damaged_by(reader, status, err);
     }
     return i == reader->n ? GEMS_OK : damaged(reader, "tensors are missing", err);
 }
@@ -166,13 +171,15 @@ static int check_head(struct checkpoint_reader *reader, struct gems_error *err)
         return damaged(reader, "not a checkpoint of gems", err);
     }
     if (version > CHECKPOINT_VERSION) {
-        return gems_error_set(err, GEMS_E_UNSUPPORTED, "%s: format version %lld, this gemsd knows up to %d",
-                              reader->path, (long long)version, CHECKPOINT_VERSION);
+        return gems_error_set(err, GEMS_E_UNSUPPORTED,
+                              "%s: format version %lld, this gemsd knows up to %d", reader->path,
+                              (long long)version, CHECKPOINT_VERSION);
     }
     return GEMS_OK;
 }
 
-int checkpoint_reader_open(const char *path, struct checkpoint_reader **ret_reader, struct gems_error *err)
+int checkpoint_reader_open(const char *path, struct checkpoint_reader **ret_reader,
+                           struct gems_error *err)
 {
     struct checkpoint_reader *reader;
     int code, status;
@@ -224,12 +231,14 @@ const char *checkpoint_reader_weights_hash(const struct checkpoint_reader *reade
     return reader->weights_hash;
 }
 
-const struct checkpoint_tensor *checkpoint_reader_tensor(const struct checkpoint_reader *reader, uint32_t i)
+const struct checkpoint_tensor *checkpoint_reader_tensor(const struct checkpoint_reader *reader,
+                                                         uint32_t i)
 {
     return i < reader->n ? &reader->tensors[i] : NULL;
 }
 
-int checkpoint_reader_find(const struct checkpoint_reader *reader, const char *kind, const char *name)
+int checkpoint_reader_find(const struct checkpoint_reader *reader, const char *kind,
+                           const char *name)
 {
     for (uint32_t i = 0; i < reader->n; i++) {
         if (!strcmp(reader->tensors[i].name, name) && !strcmp(reader->tensors[i].kind, kind)) {
@@ -240,8 +249,8 @@ int checkpoint_reader_find(const struct checkpoint_reader *reader, const char *k
 }
 
 /* Takes a chunk row apart. */
-static int take_chunk(struct checkpoint_reader *reader, sqlite3_stmt *stmt, uint32_t i, uint64_t offset,
-                      uint8_t **ret_data, size_t *ret_n, struct gems_error *err)
+static int take_chunk(struct checkpoint_reader *reader, sqlite3_stmt *stmt, uint32_t i,
+                      uint64_t offset, uint8_t **ret_data, size_t *ret_n, struct gems_error *err)
 {
     const struct checkpoint_tensor *tensor = &reader->tensors[i];
     uint8_t hash[HASH_BYTES], *data = NULL;
@@ -259,16 +268,18 @@ static int take_chunk(struct checkpoint_reader *reader, sqlite3_stmt *stmt, uint
     if (n == 0 || n > tensor->bytes - offset ||
         memcmp(hash, sqlite3_column_blob(stmt, 1), HASH_BYTES) != 0) {
         free(data);
-        return gems_error_set(err, GEMS_E_DATA, "%s: damaged: %s %s at %llu: checksum does not match",
-                              reader->path, tensor->kind, tensor->name, (unsigned long long)offset);
+        return gems_error_set(err, GEMS_E_DATA,
+                              "%s: damaged: %s %s at %llu: checksum does not match", reader->path,
+                              tensor->kind, tensor->name, (unsigned long long)offset);
     }
     *ret_data = data;
     *ret_n = n;
     return GEMS_OK;
 }
 
-int checkpoint_reader_chunk(struct checkpoint_reader *reader, uint32_t i, uint64_t chunk_i, uint64_t offset,
-                            uint8_t **ret_data, size_t *ret_n, struct gems_error *err)
+int checkpoint_reader_chunk(struct checkpoint_reader *reader, uint32_t i, uint64_t chunk_i,
+                            uint64_t offset, uint8_t **ret_data, size_t *ret_n,
+                            struct gems_error *err)
 {
     sqlite3_stmt *stmt = NULL;
     int status;
@@ -277,8 +288,8 @@ int checkpoint_reader_chunk(struct checkpoint_reader *reader, uint32_t i, uint64
         return gems_error_set(err, GEMS_E_INVALID, "%s: %s has no chunk at %llu", reader->path,
                               reader->tensors[i].name, (unsigned long long)offset);
     }
-    status = sql_query(reader->db, &stmt, err, "SELECT position, hash, data FROM chunks WHERE id=?", "i",
-                       checkpoint_chunk_key(reader->ids[i], chunk_i));
+    status = sql_query(reader->db, &stmt, err, "SELECT position, hash, data FROM chunks WHERE id=?",
+                       "i", checkpoint_chunk_key(reader->ids[i], chunk_i));
     if (status >= 0) {
         status = sql_row(stmt, err);
     }
@@ -314,8 +325,8 @@ static int verify_tensor(struct checkpoint_reader *reader, uint32_t i, struct ge
     if (status >= 0) {
         hash_value(stream, hash);
         if (memcmp(hash, tensor->hash, sizeof hash) != 0) {
-            status = gems_error_set(err, GEMS_E_DATA, "%s: damaged: %s %s: hash does not match", reader->path,
-                                    tensor->kind, tensor->name);
+            status = gems_error_set(err, GEMS_E_DATA, "%s: damaged: %s %s: hash does not match",
+                                    reader->path, tensor->kind, tensor->name);
         }
     }
     hash_destroy(stream);

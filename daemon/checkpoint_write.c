@@ -39,8 +39,10 @@ static const char schema[] =
     "PRAGMA application_id=1195724099;"
     "PRAGMA user_version=1;"
     "CREATE TABLE meta("
-    " job INTEGER NOT NULL, step INTEGER NOT NULL, epoch INTEGER NOT NULL, samples INTEGER NOT NULL,"
-    " seed INTEGER NOT NULL, attempt INTEGER NOT NULL, when_us INTEGER NOT NULL, is_final INTEGER NOT NULL,"
+    " job INTEGER NOT NULL, step INTEGER NOT NULL, epoch INTEGER NOT NULL, samples INTEGER NOT "
+    "NULL,"
+    " seed INTEGER NOT NULL, attempt INTEGER NOT NULL, when_us INTEGER NOT NULL, is_final INTEGER "
+    "NOT NULL,"
     " spec BLOB NOT NULL, weights_hash TEXT NOT NULL, n_tensors INTEGER NOT NULL);"
     "CREATE TABLE tensors("
     " id INTEGER PRIMARY KEY, kind TEXT NOT NULL, ord INTEGER NOT NULL, name TEXT NOT NULL,"
@@ -48,8 +50,8 @@ static const char schema[] =
     "CREATE TABLE chunks("
     " id INTEGER PRIMARY KEY, position INTEGER NOT NULL, hash BLOB NOT NULL, data BLOB NOT NULL);";
 
-static int open_file(struct checkpoint_writer *writer, const struct checkpoint_meta *meta, const void *spec,
-                     size_t n_spec, struct gems_error *err)
+static int open_file(struct checkpoint_writer *writer, const struct checkpoint_meta *meta,
+                     const void *spec, size_t n_spec, struct gems_error *err)
 {
     int code, status;
 
@@ -63,14 +65,15 @@ static int open_file(struct checkpoint_writer *writer, const struct checkpoint_m
     if (status < 0) {
         return status;
     }
-    return sql_run(writer->db, err, "INSERT INTO meta VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, '', 0)", "iiiiiiiib",
-                   (int64_t)meta->job, (int64_t)meta->step, (int64_t)meta->epoch, (int64_t)meta->samples,
-                   (int64_t)meta->seed, (int64_t)meta->attempt, meta->when_us, (int64_t)meta->is_final,
-                   n_spec ? spec : "", n_spec);
+    return sql_run(writer->db, err, "INSERT INTO meta VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, '', 0)",
+                   "iiiiiiiib", (int64_t)meta->job, (int64_t)meta->step, (int64_t)meta->epoch,
+                   (int64_t)meta->samples, (int64_t)meta->seed, (int64_t)meta->attempt,
+                   meta->when_us, (int64_t)meta->is_final, n_spec ? spec : "", n_spec);
 }
 
 int checkpoint_writer_create(const char *dir, const struct checkpoint_meta *meta, const void *spec,
-                             size_t n_spec, struct checkpoint_writer **ret_writer, struct gems_error *err)
+                             size_t n_spec, struct checkpoint_writer **ret_writer,
+                             struct gems_error *err)
 {
     struct checkpoint_writer *writer = calloc(1, sizeof *writer);
     int status;
@@ -132,19 +135,22 @@ static int check_shard(const struct checkpoint_shard *shard, struct gems_error *
     }
     if (shard->n_dims > CHECKPOINT_MAX_DIMS || count == 0 ||
         (shard->total != count * 4 && shard->total != count * 8)) {
-        return gems_error_set(err, GEMS_E_INVALID, "checkpoint: %s %s: %llu bytes do not fit its dimensions",
+        return gems_error_set(err, GEMS_E_INVALID,
+                              "checkpoint: %s %s: %llu bytes do not fit its dimensions",
                               shard->kind, shard->name, (unsigned long long)shard->total);
     }
     if (shard->n == 0 || shard->n > CHECKPOINT_MAX_CHUNK || shard->offset > shard->total ||
         shard->n > shard->total - shard->offset) {
-        return gems_error_set(err, GEMS_E_INVALID, "checkpoint: %s %s: %zu bytes at %llu are outside of %llu",
+        return gems_error_set(err, GEMS_E_INVALID,
+                              "checkpoint: %s %s: %zu bytes at %llu are outside of %llu",
                               shard->kind, shard->name, shard->n, (unsigned long long)shard->offset,
                               (unsigned long long)shard->total);
     }
     hash_of(shard->data, shard->n, hash);
     if (memcmp(hash, shard->hash, sizeof hash) != 0) {
-        return gems_error_set(err, GEMS_E_DATA, "checkpoint: %s %s at %llu: checksum does not match",
-                              shard->kind, shard->name, (unsigned long long)shard->offset);
+        return gems_error_set(err, GEMS_E_DATA,
+                              "checkpoint: %s %s at %llu: checksum does not match", shard->kind,
+                              shard->name, (unsigned long long)shard->offset);
     }
     return GEMS_OK;
 }
@@ -160,7 +166,8 @@ static int new_tensor(struct checkpoint_writer *writer, const struct checkpoint_
     struct pending *pending;
 
     if (writer->n == CHECKPOINT_MAX_TENSORS) {
-        return gems_error_set(err, GEMS_E_INVALID, "checkpoint: more than %d tensors", CHECKPOINT_MAX_TENSORS);
+        return gems_error_set(err, GEMS_E_INVALID, "checkpoint: more than %d tensors",
+                              CHECKPOINT_MAX_TENSORS);
     }
     if (writer->n == writer->capacity) {
         uint32_t capacity = writer->capacity ? 2 * writer->capacity : 64;
@@ -247,8 +254,9 @@ int checkpoint_writer_add(struct checkpoint_writer *writer, const struct checkpo
     if (shard->offset != pending->done || shard->total != pending->tensor.bytes ||
         shard->order != pending->tensor.order || shard->n_dims != pending->tensor.n_dims ||
         memcmp(shard->dims, pending->tensor.dims, sizeof shard->dims) != 0) {
-        return gems_error_set(err, GEMS_E_INVALID, "checkpoint: %s %s: piece at %llu does not follow %llu",
-                              shard->kind, shard->name, (unsigned long long)shard->offset,
+        return gems_error_set(err, GEMS_E_INVALID,
+                              "checkpoint: %s %s: piece at %llu does not follow %llu", shard->kind,
+                              shard->name, (unsigned long long)shard->offset,
                               (unsigned long long)pending->done);
     }
     status = sql_run(writer->db, err, "INSERT INTO chunks VALUES(?, ?, ?, ?)", "iibb",
@@ -271,8 +279,8 @@ static int compare_tensors(const void *a, const void *b)
     return kind ? kind : x->order < y->order ? -1 : x->order > y->order;
 }
 
-int checkpoint_weights_hash(const struct checkpoint_tensor *tensors, uint32_t n, char ret_hash[HASH_HEX_BYTES],
-                            struct gems_error *err)
+int checkpoint_weights_hash(const struct checkpoint_tensor *tensors, uint32_t n,
+                            char ret_hash[HASH_HEX_BYTES], struct gems_error *err)
 {
     struct hash_stream *stream = hash_create(err);
     uint8_t hash[HASH_BYTES];
@@ -287,8 +295,8 @@ int checkpoint_weights_hash(const struct checkpoint_tensor *tensors, uint32_t n,
         }
         if (tensors[i].order != order) {
             hash_destroy(stream);
-            return gems_error_set(err, GEMS_E_INVALID, "checkpoint: weight number %u is missing or twice there",
-                                  order);
+            return gems_error_set(err, GEMS_E_INVALID,
+                                  "checkpoint: weight number %u is missing or twice there", order);
         }
         hash_add(stream, tensors[i].name, strlen(tensors[i].name) + 1);
         hash_add(stream, tensors[i].hash, HASH_BYTES);
@@ -310,8 +318,8 @@ static int write_tensors(struct checkpoint_writer *writer, struct gems_error *er
         int status;
 
         if (pending->done != tensor->bytes) {
-            return gems_error_set(err, GEMS_E_INVALID, "checkpoint: %s %s has %llu of %llu bytes", tensor->kind,
-                                  tensor->name, (unsigned long long)pending->done,
+            return gems_error_set(err, GEMS_E_INVALID, "checkpoint: %s %s has %llu of %llu bytes",
+                                  tensor->kind, tensor->name, (unsigned long long)pending->done,
                                   (unsigned long long)tensor->bytes);
         }
         hash_value(pending->stream, tensor->hash);
@@ -319,9 +327,10 @@ static int write_tensors(struct checkpoint_writer *writer, struct gems_error *er
             k += (size_t)snprintf(dims + k, sizeof dims - k, "%s%llu", d ? "," : "",
                                   (unsigned long long)tensor->dims[d]);
         }
-        status = sql_run(writer->db, err, "INSERT INTO tensors VALUES(?, ?, ?, ?, ?, ?, ?)", "isissib",
-                         (int64_t)i + 1, tensor->kind, (int64_t)tensor->order, tensor->name, dims,
-                         (int64_t)tensor->bytes, tensor->hash, sizeof tensor->hash);
+        status =
+            sql_run(writer->db, err, "INSERT INTO tensors VALUES(?, ?, ?, ?, ?, ?, ?)", "isissib",
+                    (int64_t)i + 1, tensor->kind, (int64_t)tensor->order, tensor->name, dims,
+                    (int64_t)tensor->bytes, tensor->hash, sizeof tensor->hash);
         if (status < 0) {
             return status;
         }
@@ -329,7 +338,8 @@ static int write_tensors(struct checkpoint_writer *writer, struct gems_error *er
     return GEMS_OK;
 }
 
-static int hash_weights(struct checkpoint_writer *writer, char ret_hash[HASH_HEX_BYTES], struct gems_error *err)
+static int hash_weights(struct checkpoint_writer *writer, char ret_hash[HASH_HEX_BYTES],
+                        struct gems_error *err)
 {
     struct checkpoint_tensor *sorted = calloc(writer->n ? writer->n : 1, sizeof *sorted);
     int status;
@@ -374,8 +384,8 @@ int checkpoint_writer_commit(struct checkpoint_writer *writer, uint32_t n_tensor
     int status;
 
     if (writer->n != n_tensors) {
-        return gems_error_set(err, GEMS_E_INVALID, "checkpoint: %u tensors came, %u were announced", writer->n,
-                              n_tensors);
+        return gems_error_set(err, GEMS_E_INVALID, "checkpoint: %u tensors came, %u were announced",
+                              writer->n, n_tensors);
     }
     status = write_tensors(writer, err);
     if (status >= 0) {

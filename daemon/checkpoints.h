@@ -13,7 +13,12 @@
 
 void checkpoints_dir(const struct daemon *daemon, uint64_t job, char *ret_path, size_t n);
 
-/* Gives up what was received so far. */
+/* NULL: no such checkpoint. */
+struct store_checkpoint *checkpoints_row(struct job *job, uint64_t step);
+/* A new one is durable: it is kept in mind, read again, and old ones may go. */
+void checkpoints_add(struct daemon *daemon, struct job *job, const struct store_checkpoint *row);
+
+/* sessions.c. Gives up what was received so far. */
 void checkpoints_abandon(struct attempt *attempt);
 
 /* Input of this rank is held back. */
@@ -22,10 +27,10 @@ void checkpoints_evaluated(struct daemon *daemon, struct job *job, uint64_t step
 
 /* Finds the newest checkpoint that is whole, reading each one completely;
  * damaged ones are marked and told. done: has_step false if there is none. */
-typedef void checkpoints_pick_fn(struct daemon *daemon, uint64_t job, uint64_t serial, bool has_step,
-                                 uint64_t step);
-int checkpoints_pick(struct daemon *daemon, struct job *job, uint64_t serial, checkpoints_pick_fn *done,
-                     struct gems_error *err);
+typedef void checkpoints_pick_fn(struct daemon *daemon, uint64_t job, uint64_t serial,
+                                 bool has_step, uint64_t step);
+int checkpoints_pick(struct daemon *daemon, struct job *job, uint64_t serial,
+                     checkpoints_pick_fn *done, struct gems_error *err);
 
 /* Notes what a reading of a checkpoint has shown; damage NULL: whole. */
 void checkpoints_verdict(struct daemon *daemon, struct job *job, uint64_t step, const char *damage);

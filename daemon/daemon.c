@@ -49,13 +49,15 @@ static void say_status(struct daemon *daemon)
 {
     unsigned n_running = 0, n_queued = 0;
 
-    list_each(&daemon->jobs, link) {
+    list_each(&daemon->jobs, link)
+    {
         enum job_state state = list_item(link, struct job, link)->core.state;
 
         n_running += job_has_ranks(state);
         n_queued += state == JOB_QUEUED || state == JOB_PLACING;
     }
-    notify_status("%u running, %u queued, %zu nodes", n_running, n_queued, list_count(&daemon->nodes));
+    notify_status("%u running, %u queued, %zu nodes", n_running, n_queued,
+                  list_count(&daemon->nodes));
 }
 
 static void on_tick(evutil_socket_t fd, short what, void *arg)
@@ -86,9 +88,12 @@ static void on_tick(evutil_socket_t fd, short what, void *arg)
 static int make_threads(struct daemon *daemon, struct gems_error *err)
 {
     daemon->store_bg = bg_create(daemon->base, "gemsd-store", STORE_QUEUE, err);
-    daemon->plan_bg = daemon->store_bg ? bg_create(daemon->base, "gemsd-plan", WORK_QUEUE, err) : NULL;
-    daemon->write_bg = daemon->plan_bg ? bg_create(daemon->base, "gemsd-write", WORK_QUEUE, err) : NULL;
-    daemon->read_bg = daemon->write_bg ? bg_create(daemon->base, "gemsd-read", WORK_QUEUE, err) : NULL;
+    daemon->plan_bg =
+        daemon->store_bg ? bg_create(daemon->base, "gemsd-plan", WORK_QUEUE, err) : NULL;
+    daemon->write_bg =
+        daemon->plan_bg ? bg_create(daemon->base, "gemsd-write", WORK_QUEUE, err) : NULL;
+    daemon->read_bg =
+        daemon->write_bg ? bg_create(daemon->base, "gemsd-read", WORK_QUEUE, err) : NULL;
     return daemon->read_bg ? GEMS_OK : err->status;
 }
 
@@ -146,7 +151,8 @@ int daemon_create(struct event_base *base, const struct clock *clock, struct set
 
 void daemon_destroy(struct daemon *daemon)
 {
-    struct bg **threads[] = { &daemon->store_bg, &daemon->plan_bg, &daemon->write_bg, &daemon->read_bg };
+    struct bg **threads[] = { &daemon->store_bg, &daemon->plan_bg, &daemon->write_bg,
+                              &daemon->read_bg };
 
     daemon->is_closing = true;
     if (daemon->tick) {

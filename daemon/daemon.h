@@ -26,8 +26,8 @@ struct daemon {
     struct store *store;       /* touched on store_bg only, once that runs */
     struct bg *store_bg, *plan_bg, *write_bg, *read_bg;
     struct server *server;
-    struct list jobs;  /* struct job: not ended, or ranks of it are left */
-    struct list nodes; /* struct cluster_node */
+    struct list jobs;     /* struct job: not ended, or ranks of it are left */
+    struct list nodes;    /* struct cluster_node */
     struct list readings; /* of logs.c: logs that clients read */
     struct event *tick;
     int64_t ticked_us;  /* last tick */

@@ -26,7 +26,8 @@ void devices_wanted(const struct job_spec *spec, uint32_t *ret_lo, uint32_t *ret
         *ret_lo = *ret_hi = stages * groups;
     } else {
         *ret_lo = spec->resources.devices_min ? spec->resources.devices_min : groups;
-        *ret_hi = spec->resources.devices_max ? spec->resources.devices_max : SPEC_MAX_STAGES * groups;
+        *ret_hi =
+            spec->resources.devices_max ? spec->resources.devices_max : SPEC_MAX_STAGES * groups;
     }
 }
 
@@ -53,7 +54,9 @@ static const char *backend_for(const struct job_spec *spec, const char *kind)
 
 static enum device_kind kind_of_backend(const char *backend)
 {
-    return !strcmp(backend, "cuda") ? DEVICE_CUDA : !strcmp(backend, "cpu") ? DEVICE_CPU : DEVICE_REF;
+    return !strcmp(backend, "cuda")  ? DEVICE_CUDA
+           : !strcmp(backend, "cpu") ? DEVICE_CPU
+                                     : DEVICE_REF;
 }
 
 static bool is_candidate(const struct cluster_node *node, const struct device *device, bool is_free)
@@ -67,12 +70,13 @@ struct kind {
     uint32_t threads, n;
 };
 
-static uint32_t count_kinds(struct daemon *daemon, const struct job_spec *spec, bool is_free, struct kind *kinds,
-                            uint32_t max)
+static uint32_t count_kinds(struct daemon *daemon, const struct job_spec *spec, bool is_free,
+                            struct kind *kinds, uint32_t max)
 {
     uint32_t n = 0;
 
-    list_each(&daemon->nodes, link) {
+    list_each(&daemon->nodes, link)
+    {
         const struct cluster_node *node = list_item(link, struct cluster_node, link);
 
         for (uint32_t i = 0; i < node->n_devices; i++) {
@@ -83,7 +87,8 @@ static uint32_t count_kinds(struct daemon *daemon, const struct job_spec *spec, 
             if (!backend || !is_candidate(node, device, is_free)) {
                 continue;
             }
-            while (k < n && (kinds[k].threads != device->threads || strcmp(kinds[k].backend, backend) != 0)) {
+            while (k < n && (kinds[k].threads != device->threads ||
+                             strcmp(kinds[k].backend, backend) != 0)) {
                 k++;
             }
             if (k == n && n < max) {
@@ -97,7 +102,8 @@ static uint32_t count_kinds(struct daemon *daemon, const struct job_spec *spec, 
     return n;
 }
 
-static uint32_t count_on(const struct cluster_node *node, const struct job_spec *spec, const struct kind *kind, bool is_free)
+static uint32_t count_on(const struct cluster_node *node, const struct job_spec *spec,
+                         const struct kind *kind, bool is_free)
 {
     uint32_t n = 0;
 
@@ -111,8 +117,9 @@ static uint32_t count_on(const struct cluster_node *node, const struct job_spec 
     return n;
 }
 
-static void take_from(struct daemon *daemon, const struct cluster_node *node, const struct job_spec *spec,
-                      const struct kind *kind, bool is_free, uint32_t max, struct device_set *set)
+static void take_from(struct daemon *daemon, const struct cluster_node *node,
+                      const struct job_spec *spec, const struct kind *kind, bool is_free,
+                      uint32_t max, struct device_set *set)
 {
     for (uint32_t i = 0; i < node->n_devices && set->n < max; i++) {
         const struct device *device = &node->devices[i];
@@ -134,23 +141,28 @@ static void take_from(struct daemon *daemon, const struct cluster_node *node, co
     }
 }
 
-void devices_describe(struct daemon *daemon, const struct store_rank *rank, struct plan_device *ret_device)
+void devices_describe(struct daemon *daemon, const struct store_rank *rank,
+                      struct plan_device *ret_device)
 {
     uint32_t node_i = 0;
 
-    list_each(&daemon->nodes, link) {
+    list_each(&daemon->nodes, link)
+    {
         if (!strcmp(list_item(link, struct cluster_node, link)->name, rank->node)) {
             break;
         }
         node_i++;
     }
-    *ret_device = (struct plan_device){ .kind = kind_of_backend(rank->backend), .memory_bytes = rank->memory_bytes,
-                                        .speed = 1, .node = node_i, .threads = rank->threads };
+    *ret_device = (struct plan_device){ .kind = kind_of_backend(rank->backend),
+                                        .memory_bytes = rank->memory_bytes,
+                                        .speed = 1,
+                                        .node = node_i,
+                                        .threads = rank->threads };
 }
 
 /* Few nodes: those with most devices of the kind first. */
-static bool fill_set(struct daemon *daemon, const struct job_spec *spec, const struct kind *kind, bool is_free,
-                     uint32_t max, struct device_set *set)
+static bool fill_set(struct daemon *daemon, const struct job_spec *spec, const struct kind *kind,
+                     bool is_free, uint32_t max, struct device_set *set)
 {
     uint32_t n_nodes = (uint32_t)list_count(&daemon->nodes);
     bool *is_used = calloc(n_nodes + 1, sizeof *is_used);
@@ -161,7 +173,8 @@ static bool fill_set(struct daemon *daemon, const struct job_spec *spec, const s
         const struct cluster_node *best = NULL;
         uint32_t i = 0, best_i = 0, best_n = 0;
 
-        list_each(&daemon->nodes, link) {
+        list_each(&daemon->nodes, link)
+        {
             const struct cluster_node *node = list_item(link, struct cluster_node, link);
             uint32_t n = is_used[i] ? 0 : count_on(node, spec, kind, is_free);
 
@@ -182,8 +195,8 @@ static bool fill_set(struct daemon *daemon, const struct job_spec *spec, const s
     return set->n == max;
 }
 
-bool devices_pick(struct daemon *daemon, const struct job_spec *spec, uint32_t lo, uint32_t hi, bool is_free,
-                  struct device_set *ret_set, uint32_t *ret_most)
+bool devices_pick(struct daemon *daemon, const struct job_spec *spec, uint32_t lo, uint32_t hi,
+                  bool is_free, struct device_set *ret_set, uint32_t *ret_most)
 {
     struct kind kinds[64];
     uint32_t n = count_kinds(daemon, spec, is_free, kinds, 64), best = 0;
@@ -193,8 +206,10 @@ bool devices_pick(struct daemon *daemon, const struct job_spec *spec, uint32_t l
         bool is_better = kind_of_backend(kinds[k].backend) > kind_of_backend(kinds[best].backend);
         bool is_enough = kinds[k].n >= lo, was_enough = kinds[best].n >= lo;
 
-        if (is_enough != was_enough ? is_enough : (is_better || (kinds[k].n > kinds[best].n &&
-            kind_of_backend(kinds[k].backend) == kind_of_backend(kinds[best].backend)))) {
+        if (is_enough != was_enough ? is_enough
+                                    : (is_better || (kinds[k].n > kinds[best].n &&
+                                                     kind_of_backend(kinds[k].backend) ==
+                                                         kind_of_backend(kinds[best].backend)))) {
             best = k;
         }
     }

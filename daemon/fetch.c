@@ -40,7 +40,7 @@ struct transfer {
     char (*kinds)[CHECKPOINT_KIND_BYTES];
     /* reader thread */
     struct checkpoint_reader *reader;
-    uint32_t n, at; /* tensors to send, current one */
+    uint32_t n, at;    /* tensors to send, current one */
     uint32_t *tensors; /* owned, indexes into the file */
     uint64_t offset, chunk_i;
     uint8_t *data;
@@ -125,11 +125,13 @@ static int select_weights(struct transfer *transfer, uint32_t n_all)
 static int select_named(struct transfer *transfer)
 {
     for (size_t i = 0; i < transfer->n_names; i++) {
-        int found = checkpoint_reader_find(transfer->reader, transfer->kinds[i], transfer->names[i]);
+        int found =
+            checkpoint_reader_find(transfer->reader, transfer->kinds[i], transfer->names[i]);
 
         if (found < 0) {
-            return gems_error_set(&transfer->err, GEMS_E_NOTFOUND, "checkpoint of step %llu has no %s %s",
-                                  (unsigned long long)transfer->step, transfer->kinds[i], transfer->names[i]);
+            return gems_error_set(
+                &transfer->err, GEMS_E_NOTFOUND, "checkpoint of step %llu has no %s %s",
+                (unsigned long long)transfer->step, transfer->kinds[i], transfer->names[i]);
         }
         transfer->tensors[transfer->n++] = (uint32_t)found;
     }
@@ -167,7 +169,8 @@ static void read_work(void *arg)
     if (!transfer->reader) {
         transfer->result = open_file(transfer);
     }
-    if (transfer->result < 0 || transfer->at == transfer->n || (transfer->is_fetch && !transfer->is_headed)) {
+    if (transfer->result < 0 || transfer->at == transfer->n ||
+        (transfer->is_fetch && !transfer->is_headed)) {
         return;
     }
     tensor = checkpoint_reader_tensor(transfer->reader, transfer->tensors[transfer->at]);
@@ -205,7 +208,8 @@ static int send_head(struct transfer *transfer)
     uint32_t n = transfer->n;
     Gems__FetchHead head = GEMS__FETCH_HEAD__INIT;
     Gems__FetchChunk chunk = GEMS__FETCH_CHUNK__INIT;
-    Gems__TensorHead *tensors = calloc(n + 1, sizeof *tensors), **pointers = calloc(n + 1, sizeof *pointers);
+    Gems__TensorHead *tensors = calloc(n + 1, sizeof *tensors),
+                     **pointers = calloc(n + 1, sizeof *pointers);
     char(*hashes)[HASH_HEX_BYTES] = calloc(n + 1, sizeof *hashes);
     struct notes *notes = &transfer->notes;
     char *values[MAX_NOTES];
@@ -220,7 +224,8 @@ static int send_head(struct transfer *transfer)
         values[i] = notes->values[i];
     }
     for (uint32_t i = 0; tensors && pointers && hashes && i < n; i++) {
-        const struct checkpoint_tensor *from = checkpoint_reader_tensor(transfer->reader, transfer->tensors[i]);
+        const struct checkpoint_tensor *from =
+            checkpoint_reader_tensor(transfer->reader, transfer->tensors[i]);
 
         gems__tensor_head__init(&tensors[i]);
         hash_to_hex(from->hash, HASH_BYTES, hashes[i]);
@@ -238,8 +243,9 @@ static int send_head(struct transfer *transfer)
     head.n_meta_keys = head.n_meta_values = notes->n;
     chunk.head = &head;
     chunk.last = n == 0;
-    full = peer_send(transfer->stream.peer, MSG_FETCH_CHUNK, (uint16_t)(RPC_REPLY | (n ? 0 : RPC_LAST)),
-                     transfer->stream.call, &chunk.base);
+    full =
+        peer_send(transfer->stream.peer, MSG_FETCH_CHUNK,
+                  (uint16_t)(RPC_REPLY | (n ? 0 : RPC_LAST)), transfer->stream.call, &chunk.base);
     free(tensors);
     free(pointers);
     free(hashes);
@@ -258,7 +264,8 @@ static int send_data(struct transfer *transfer)
         chunk.data.data = transfer->data;
         chunk.data.len = transfer->n_data;
         chunk.last = is_last;
-        full = peer_send(transfer->stream.peer, MSG_FETCH_CHUNK, flags, transfer->stream.call, &chunk.base);
+        full = peer_send(transfer->stream.peer, MSG_FETCH_CHUNK, flags, transfer->stream.call,
+                         &chunk.base);
     } else {
         const struct checkpoint_tensor *tensor =
             checkpoint_reader_tensor(transfer->reader, transfer->tensors[transfer->data_at]);
@@ -271,7 +278,8 @@ static int send_data(struct transfer *transfer)
         chunk.data.data = transfer->data;
         chunk.data.len = transfer->n_data;
         chunk.last = is_last;
-        full = peer_send(transfer->stream.peer, MSG_RESTORE_CHUNK, flags, transfer->stream.call, &chunk.base);
+        full = peer_send(transfer->stream.peer, MSG_RESTORE_CHUNK, flags, transfer->stream.call,
+                         &chunk.base);
     }
     free(transfer->data);
     transfer->data = NULL;
@@ -345,14 +353,16 @@ static int choose(struct transfer *transfer, const struct store_checkpoint *rows
             chosen = &rows[i];
         } else if (transfer->has_step || is_damaged) {
             continue;
-        } else if (!chosen || (transfer->is_best && rows[i].eval_accuracy > chosen->eval_accuracy) ||
+        } else if (!chosen ||
+                   (transfer->is_best && rows[i].eval_accuracy > chosen->eval_accuracy) ||
                    (transfer->is_best && isnan(chosen->eval_accuracy))) {
             chosen = &rows[i];
         }
     }
     if (!chosen && transfer->has_step) {
         return gems_error_set(err, GEMS_E_NOTFOUND, "job %llu: no checkpoint of step %llu",
-                              (unsigned long long)transfer->job, (unsigned long long)transfer->step);
+                              (unsigned long long)transfer->job,
+                              (unsigned long long)transfer->step);
     }
     if (!chosen) {
         return gems_error_set(err, GEMS_E_NOTFOUND, "job %llu: no checkpoint yet",
@@ -401,7 +411,8 @@ static void choose_done(void *arg, bool is_run)
     if (!is_run) {
         return;
     }
-    if (transfer->owner[0] && peer_may_act(transfer->stream.peer, transfer->owner, &transfer->err) < 0) {
+    if (transfer->owner[0] &&
+        peer_may_act(transfer->stream.peer, transfer->owner, &transfer->err) < 0) {
         transfer->result = transfer->err.status;
     }
     if (transfer->result < 0) {

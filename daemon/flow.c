@@ -26,7 +26,7 @@ struct move {
     char who[STORE_WHO_BYTES], why[JOB_REASON_BYTES];
     struct store_move row;
     struct store_attempt placed; /* ON_PLACED */
-    struct bytes status, spec;    /* owned */
+    struct bytes status, spec;   /* owned */
     int result;
     struct gems_error err;
 };
@@ -67,9 +67,9 @@ static void enter_end(struct daemon *daemon, struct job *job)
 }
 
 static void (*const entry[JOB_STATE_COUNT])(struct daemon *daemon, struct job *job) = {
-    [JOB_QUEUED] = enter_queued,   [JOB_PLACING] = place_begin,  [JOB_STARTING] = launch_begin,
-    [JOB_RUNNING] = launch_start,  [JOB_PAUSED] = enter_paused,  [JOB_STOPPING] = launch_stop,
-    [JOB_SUCCEEDED] = enter_end,   [JOB_FAILED] = enter_end,     [JOB_CANCELLED] = enter_end,
+    [JOB_QUEUED] = enter_queued,  [JOB_PLACING] = place_begin, [JOB_STARTING] = launch_begin,
+    [JOB_RUNNING] = launch_start, [JOB_PAUSED] = enter_paused, [JOB_STOPPING] = launch_stop,
+    [JOB_SUCCEEDED] = enter_end,  [JOB_FAILED] = enter_end,    [JOB_CANCELLED] = enter_end,
 };
 
 void flow_enter(struct daemon *daemon, struct job *job)
@@ -89,8 +89,8 @@ static void move_work(void *arg)
 }
 
 /* Times that go with a change of state. */
-static void keep_times(struct daemon *daemon, struct job *job, const struct job_core *to, int64_t *ret_started_us,
-                       int64_t *ret_finished_us, int64_t *ret_used_ms)
+static void keep_times(struct daemon *daemon, struct job *job, const struct job_core *to,
+                       int64_t *ret_started_us, int64_t *ret_finished_us, int64_t *ret_used_ms)
 {
     *ret_started_us = job->started_us;
     *ret_finished_us = job->finished_us;
@@ -107,8 +107,8 @@ static void keep_times(struct daemon *daemon, struct job *job, const struct job_
 }
 
 static const char *const log_words[JOB_STATE_COUNT] = {
-    [JOB_RUNNING] = "runs", [JOB_PAUSED] = "is paused", [JOB_STOPPING] = "stops",
-    [JOB_SUCCEEDED] = "succeeded", [JOB_FAILED] = "failed", [JOB_CANCELLED] = "is cancelled",
+    [JOB_RUNNING] = "runs",        [JOB_PAUSED] = "is paused", [JOB_STOPPING] = "stops",
+    [JOB_SUCCEEDED] = "succeeded", [JOB_FAILED] = "failed",    [JOB_CANCELLED] = "is cancelled",
 };
 
 static void apply(struct daemon *daemon, struct job *job, struct move *move)
@@ -123,7 +123,8 @@ static void apply(struct daemon *daemon, struct job *job, struct move *move)
     job->running_us = job->core.state == JOB_RUNNING ? daemon_now_us(daemon) : 0;
     if (from == JOB_STOPPING && job->core.state == JOB_QUEUED) {
         bool is_retry = move->row.from.ending == ENDING_RETRY;
-        uint64_t wait_ms = is_retry ? job_backoff_ms(job->core.restarts) * daemon->settings->backoff_ms / 1000 : 0;
+        uint64_t wait_ms =
+            is_retry ? job_backoff_ms(job->core.restarts) * daemon->settings->backoff_ms / 1000 : 0;
 
         job->retry_us = daemon_now_us(daemon) + (int64_t)wait_ms * 1000;
     }
@@ -153,8 +154,8 @@ static void move_done(void *arg, bool is_run)
         move_free(move);
         job = jobs_find(daemon, id);
     } else if (move->result == GEMS_E_STATE || move->result == GEMS_E_INTERNAL) {
-        log_error("job %llu: %s refused: %s", (unsigned long long)job->id, job_event_name(move->input.event),
-                  move->err.text);
+        log_error("job %llu: %s refused: %s", (unsigned long long)job->id,
+                  job_event_name(move->input.event), move->err.text);
         move_free(move);
     } else {
         /* The disk is full or broken. Nothing is lost: ranks train on. */
@@ -182,7 +183,8 @@ static int pack_spec(const struct job *job, struct bytes *ret_spec, struct gems_
 }
 
 /* Copies what ON_PLACED has to store. */
-static int pack_attempt(const struct job *job, struct store_attempt *ret_row, struct gems_error *err)
+static int pack_attempt(const struct job *job, struct store_attempt *ret_row,
+                        struct gems_error *err)
 {
     const struct attempt *attempt = job->attempt;
     Gems__Plan *plan = plan_to_proto(&attempt->plan, -1);
@@ -276,18 +278,20 @@ static void next_move(struct daemon *daemon, struct job *job)
     }
 }
 
-static void post(struct daemon *daemon, struct job *job, enum job_event event, enum failure_class failure,
-                 const char *who, const char *format, va_list args)
+static void post(struct daemon *daemon, struct job *job, enum job_event event,
+                 enum failure_class failure, const char *who, const char *format, va_list args)
 {
     struct move *move = calloc(1, sizeof *move);
 
     if (!move) {
-        log_error("job %llu: no memory for event %s", (unsigned long long)job->id, job_event_name(event));
+        log_error("job %llu: no memory for event %s", (unsigned long long)job->id,
+                  job_event_name(event));
         return;
     }
     move->daemon = daemon;
     move->job_id = job->id;
-    move->attempt = event == ON_CANCEL || event == ON_PAUSE || event == ON_RESUME ? 0 : job->core.attempt;
+    move->attempt =
+        event == ON_CANCEL || event == ON_PAUSE || event == ON_RESUME ? 0 : job->core.attempt;
     move->input.event = event;
     move->input.failure = failure;
     snprintf(move->who, sizeof move->who, "%s", who);
@@ -320,7 +324,8 @@ void flow_fail(struct daemon *daemon, struct job *job, enum failure_class failur
 
 void flow_placed(struct daemon *daemon, struct job *job)
 {
-    flow_post(daemon, job, ON_PLACED, "gemsd", "%u ranks, schedule %s", job->attempt->n_ranks, job->schedule);
+    flow_post(daemon, job, ON_PLACED, "gemsd", "%u ranks, schedule %s", job->attempt->n_ranks,
+              job->schedule);
 }
 
 void flow_drop(struct job *job)
@@ -405,7 +410,8 @@ static void note_submit(struct note *note, bg_work_fn *work)
     }
 }
 
-void flow_note(struct daemon *daemon, struct job *job, const char *who, const char *event, const char *format, ...)
+void flow_note(struct daemon *daemon, struct job *job, const char *who, const char *event,
+               const char *format, ...)
 {
     struct note *note = note_create(daemon, job);
     va_list args;
@@ -438,7 +444,8 @@ void flow_tick(struct daemon *daemon)
 {
     int64_t now_us = daemon_now_us(daemon);
 
-    list_each(&daemon->jobs, link) {
+    list_each(&daemon->jobs, link)
+    {
         struct job *job = list_item(link, struct job, link);
 
         if (job->move_retry_us && now_us >= job->move_retry_us) {

@@ -20,8 +20,8 @@ void flow_fail(struct daemon *daemon, struct job *job, enum failure_class failur
 void flow_placed(struct daemon *daemon, struct job *job);
 
 /* An event row without a move (a damaged checkpoint, a node that is back). */
-void flow_note(struct daemon *daemon, struct job *job, const char *who, const char *event, const char *format,
-               ...) __attribute__((format(printf, 5, 6)));
+void flow_note(struct daemon *daemon, struct job *job, const char *who, const char *event,
+               const char *format, ...) __attribute__((format(printf, 5, 6)));
 
 /* Runs the entry action of the state a job is in: at start. */
 void flow_enter(struct daemon *daemon, struct job *job);

@@ -8,8 +8,8 @@
 handler_fn on_submit, on_plan;
 /* verbs.c */
 handler_fn on_cancel, on_pause, on_resume, on_checkpoint;
-/* status.c */
-handler_fn on_status, on_list, on_events, on_checkpoints, on_nodes;
+/* status.c, catalogue.c */
+handler_fn on_status, on_list, on_events, on_nodes, on_checkpoints;
 /* watch.c, logs.c, fetch.c */
 handler_fn on_watch, on_logs, on_rank_log, on_fetch, on_restore;
 /* nodes.c */
@@ -18,7 +18,7 @@ handler_fn on_drain, on_register, on_ping;
 handler_fn on_join;
 /* report.c */
 handler_fn on_heartbeat, on_progress, on_end, on_rank_exit;
-/* checkpoints.c */
+/* sessions.c */
 handler_fn on_shard, on_shard_end;
 
 #endif

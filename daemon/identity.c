@@ -67,7 +67,8 @@ static int by_token(struct peer *peer, const char *token, struct gems_error *err
     }
     status = tokens_find(path, token, &role, peer->user, err);
     if (status < 0) {
-        return status == GEMS_E_DENIED ? status : gems_error_set(err, GEMS_E_DENIED, "unknown token");
+        return status == GEMS_E_DENIED ? status
+                                       : gems_error_set(err, GEMS_E_DENIED, "unknown token");
     }
     peer->is_operator = role == TOKEN_OPERATOR;
     peer->is_listed_worker = role == TOKEN_WORKER;
@@ -80,7 +81,8 @@ static int by_rank_token(struct peer *peer, const char *token, struct gems_error
 {
     bool is_found = false;
 
-    list_each(&peer->daemon->jobs, link) {
+    list_each(&peer->daemon->jobs, link)
+    {
         struct job *job = list_item(link, struct job, link);
 
         if (job->attempt && strlen(token) == 64) {
@@ -89,12 +91,15 @@ static int by_rank_token(struct peer *peer, const char *token, struct gems_error
     }
     snprintf(peer->user, sizeof peer->user, "rank");
     return is_found ? GEMS_OK
-                    : gems_error_set(err, GEMS_E_DENIED, "the attempt of this rank is over, or never was");
+                    : gems_error_set(err, GEMS_E_DENIED,
+                                     "the attempt of this rank is over, or never was");
 }
 
 static int read_role(const char *name, enum role *ret_role, struct gems_error *err)
 {
-    static const char *const names[] = { [ROLE_CLIENT] = "client", [ROLE_WORKER] = "worker", [ROLE_RANK] = "rank" };
+    static const char *const names[] = {
+        [ROLE_CLIENT] = "client", [ROLE_WORKER] = "worker", [ROLE_RANK] = "rank"
+    };
 
     for (int i = ROLE_CLIENT; i <= ROLE_RANK; i++) {
         if (!strcmp(name, names[i])) {
@@ -111,8 +116,9 @@ int identity_check(struct peer *peer, const Gems__Hello *hello, struct gems_erro
     int status;
 
     if (hello->protocol != PROTO_VERSION) {
-        gems_error_set(err, GEMS_E_UNSUPPORTED, "hello: protocol %u of gems %.32s, this gemsd speaks %d",
-                       hello->protocol, hello->version, PROTO_VERSION);
+        gems_error_set(err, GEMS_E_UNSUPPORTED,
+                       "hello: protocol %u of gems %.32s, this gemsd speaks %d", hello->protocol,
+                       hello->version, PROTO_VERSION);
         gems_error_hint(err, "use the same gems version on all machines");
         return GEMS_E_UNSUPPORTED;
     }
@@ -134,7 +140,9 @@ int identity_check(struct peer *peer, const Gems__Hello *hello, struct gems_erro
     }
     if (role == ROLE_WORKER && !peer->is_listed_worker) {
         gems_error_set(err, GEMS_E_DENIED, "%s may not bring nodes", peer->user);
-        gems_error_hint(err, "list the user under workers in the configuration of gemsd, or use a worker's token");
+        gems_error_hint(
+            err,
+            "list the user under workers in the configuration of gemsd, or use a worker's token");
         return GEMS_E_DENIED;
     }
     if (role == ROLE_CLIENT && peer->is_listed_worker && !peer->who.is_unix && !peer->is_operator) {

@@ -41,8 +41,8 @@ static void plan_work(void *arg)
     inquiry->status = GEMS_E_INVALID;
     for (uint32_t n = hi, next; n >= inquiry->lo && n > 0; n = next) {
         struct plan plan = { 0 };
-        int status = planner_plan(&inquiry->graph, &inquiry->spec, &inquiry->facts, inquiry->set.devices, n, &plan,
-                                  &inquiry->err);
+        int status = planner_plan(&inquiry->graph, &inquiry->spec, &inquiry->facts,
+                                  inquiry->set.devices, n, &plan, &inquiry->err);
 
         for (next = 1; 2 * next < n; next *= 2) {
         }
@@ -83,18 +83,21 @@ static int take_facts(struct inquiry *inquiry, const Gems__InspectReply *reply)
     if (reply->error && reply->error->status < 0) {
         bool is_known = reply->error->status >= GEMS_E_INTERNAL;
 
-        gems_error_set(&inquiry->err, is_known ? (enum gems_status)reply->error->status : GEMS_E_INTERNAL, "%s",
+        gems_error_set(&inquiry->err,
+                       is_known ? (enum gems_status)reply->error->status : GEMS_E_INTERNAL, "%s",
                        reply->error->text);
         gems_error_hint(&inquiry->err, "%s", reply->error->hint);
         return inquiry->err.status;
     }
     if (!reply->facts) {
-        return gems_error_set(&inquiry->err, GEMS_E_INTERNAL, "gems-inspect answered without facts");
+        return gems_error_set(&inquiry->err, GEMS_E_INTERNAL,
+                              "gems-inspect answered without facts");
     }
     return facts_from_proto(reply->facts, &inquiry->facts, &inquiry->err);
 }
 
-static void inspect_answered(void *arg, const ProtobufCMessage *answer, const struct gems_error *err)
+static void inspect_answered(void *arg, const ProtobufCMessage *answer,
+                             const struct gems_error *err)
 {
     struct inquiry *inquiry = arg;
     int status;
@@ -130,7 +133,8 @@ static void ask_node(struct inquiry *inquiry)
 
     inquiry->part = INQUIRY_INSPECT;
     if (!node || !node->peer) {
-        finish(inquiry, gems_error_set(&inquiry->err, GEMS_E_PEER, "node %s is not there", rank->node));
+        finish(inquiry,
+               gems_error_set(&inquiry->err, GEMS_E_PEER, "node %s is not there", rank->node));
         return;
     }
     request.spec = spec_to_proto(&inquiry->spec);
@@ -141,8 +145,8 @@ static void ask_node(struct inquiry *inquiry)
     request.backend = (char *)rank->backend;
     request.threads = rank->threads;
     request.data = true;
-    status = peer_call(node->peer, MSG_INSPECT, &request.base, daemon->settings->inspect_ms, inspect_answered,
-                       inquiry, &inquiry->err);
+    status = peer_call(node->peer, MSG_INSPECT, &request.base, daemon->settings->inspect_ms,
+                       inspect_answered, inquiry, &inquiry->err);
     msg_free(&request.spec->base);
     if (status < 0) {
         finish(inquiry, status);
@@ -176,17 +180,18 @@ static void settle_done(void *arg, bool is_run)
     }
     inquiry->part = INQUIRY_DEVICES;
     devices_wanted(&inquiry->spec, &inquiry->lo, &inquiry->hi);
-    if (inquiry->set.n == 0 &&
-        !devices_pick(inquiry->daemon, &inquiry->spec, inquiry->lo, inquiry->hi, false, &inquiry->set, &most)) {
-        finish(inquiry, gems_error_set(&inquiry->err, GEMS_E_NOFIT, "needs %u devices, %u are registered",
-                                       inquiry->lo, most));
+    if (inquiry->set.n == 0 && !devices_pick(inquiry->daemon, &inquiry->spec, inquiry->lo,
+                                             inquiry->hi, false, &inquiry->set, &most)) {
+        finish(inquiry, gems_error_set(&inquiry->err, GEMS_E_NOFIT,
+                                       "needs %u devices, %u are registered", inquiry->lo, most));
         return;
     }
     ask_node(inquiry);
 }
 
-struct inquiry *inquiry_start(struct daemon *daemon, const struct job_spec *spec, struct device_set *set,
-                              inquiry_fn *done, void *arg, struct gems_error *err)
+struct inquiry *inquiry_start(struct daemon *daemon, const struct job_spec *spec,
+                              struct device_set *set, inquiry_fn *done, void *arg,
+                              struct gems_error *err)
 {
     struct inquiry *inquiry = calloc(1, sizeof *inquiry);
 

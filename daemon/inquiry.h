@@ -26,26 +26,33 @@ void devices_wanted(const struct job_spec *spec, uint32_t *ret_lo, uint32_t *ret
 /* Picks up to hi devices of one kind: the kind of which most are there. is_free:
  * only what is free on usable nodes; else everything registered. False if
  * there are less than lo; *ret_most says how many there are. */
-bool devices_pick(struct daemon *daemon, const struct job_spec *spec, uint32_t lo, uint32_t hi, bool is_free,
-                  struct device_set *ret_set, uint32_t *ret_most);
+bool devices_pick(struct daemon *daemon, const struct job_spec *spec, uint32_t lo, uint32_t hi,
+                  bool is_free, struct device_set *ret_set, uint32_t *ret_most);
 
 /* What the planner has to know of a device that is in a set already. */
-void devices_describe(struct daemon *daemon, const struct store_rank *rank, struct plan_device *ret_device);
+void devices_describe(struct daemon *daemon, const struct store_rank *rank,
+                      struct plan_device *ret_device);
 
 struct inquiry;
 typedef void inquiry_fn(struct inquiry *inquiry);
 
 struct inquiry {
     struct daemon *daemon;
-    struct job_spec spec;  /* settled after the first part */
+    struct job_spec spec; /* settled after the first part */
     struct graph graph;
     struct device_set set; /* empty: all registered are looked at */
     uint32_t lo, hi;
     struct fact_set facts;
     /* Results. */
-    int status;            /* of the part that failed */
-    enum inquiry_part { INQUIRY_SETTLE, INQUIRY_DEVICES, INQUIRY_INSPECT, INQUIRY_PLAN, INQUIRY_DONE } part;
-    struct plan plan;      /* INQUIRY_DONE; may say that it does not fit */
+    int status; /* of the part that failed */
+    enum inquiry_part {
+        INQUIRY_SETTLE,
+        INQUIRY_DEVICES,
+        INQUIRY_INSPECT,
+        INQUIRY_PLAN,
+        INQUIRY_DONE
+    } part;
+    struct plan plan; /* INQUIRY_DONE; may say that it does not fit */
     struct gems_error err;
     inquiry_fn *done;
     void *arg;
@@ -53,8 +60,9 @@ struct inquiry {
 
 /* set is taken; may be NULL. done gets it once and must call inquiry_free,
  * also when gemsd stops (status GEMS_E_CANCELLED then). NULL with err. */
-struct inquiry *inquiry_start(struct daemon *daemon, const struct job_spec *spec, struct device_set *set,
-                              inquiry_fn *done, void *arg, struct gems_error *err);
+struct inquiry *inquiry_start(struct daemon *daemon, const struct job_spec *spec,
+                              struct device_set *set, inquiry_fn *done, void *arg,
+                              struct gems_error *err);
 void inquiry_free(struct inquiry *inquiry);
 
 #endif

@@ -31,6 +31,7 @@ enum { NO = -1, BY_ENDING = -2 };
 #define F JOB_FAILED
 #define C JOB_CANCELLED
 
+/* clang-format off */
 static const signed char next_state[JOB_STATE_COUNT][JOB_EVENT_COUNT] = {
     /*                PLACE UNPLACE PLACED START FINISH FAIL CANCEL PAUSE RESUME MOVE GONE */
     [JOB_QUEUED]    = { PL, NO,     NO,    NO,   NO,    F,   C,     PA,   NO,    NO,  NO },
@@ -51,15 +52,29 @@ static const signed char after_stopping[ENDING_COUNT] = {
 
 /* What a second wish does to an attempt that is stopping already: the first
  * failure stays what the user sees, a user's wish beats our own. */
+#define NON ENDING_NONE
+#define RET ENDING_RETRY
+#define MOV ENDING_MOVE
+#define PAU ENDING_PAUSE
+#define CAN ENDING_CANCEL
+#define FAI ENDING_FAIL
+
 static const unsigned char second_ending[ENDING_COUNT][ENDING_COUNT] = {
-    /* first \ second     NONE           RETRY          MOVE           PAUSE          CANCEL         FAIL */
-    [ENDING_NONE]   = { ENDING_NONE,   ENDING_RETRY,  ENDING_MOVE,   ENDING_PAUSE,  ENDING_CANCEL, ENDING_FAIL },
-    [ENDING_RETRY]  = { ENDING_RETRY,  ENDING_RETRY,  ENDING_RETRY,  ENDING_PAUSE,  ENDING_CANCEL, ENDING_RETRY },
-    [ENDING_MOVE]   = { ENDING_MOVE,   ENDING_MOVE,   ENDING_MOVE,   ENDING_PAUSE,  ENDING_CANCEL, ENDING_MOVE },
-    [ENDING_PAUSE]  = { ENDING_PAUSE,  ENDING_PAUSE,  ENDING_PAUSE,  ENDING_PAUSE,  ENDING_CANCEL, ENDING_PAUSE },
-    [ENDING_CANCEL] = { ENDING_CANCEL, ENDING_CANCEL, ENDING_CANCEL, ENDING_CANCEL, ENDING_CANCEL, ENDING_CANCEL },
-    [ENDING_FAIL]   = { ENDING_FAIL,   ENDING_FAIL,   ENDING_FAIL,   ENDING_FAIL,   ENDING_FAIL,   ENDING_FAIL },
+    /* first \ second     NONE RETRY MOVE PAUSE CANCEL FAIL */
+    [ENDING_NONE]   = { NON, RET,  MOV, PAU,  CAN,   FAI },
+    [ENDING_RETRY]  = { RET, RET,  RET, PAU,  CAN,   RET },
+    [ENDING_MOVE]   = { MOV, MOV,  MOV, PAU,  CAN,   MOV },
+    [ENDING_PAUSE]  = { PAU, PAU,  PAU, PAU,  CAN,   PAU },
+    [ENDING_CANCEL] = { CAN, CAN,  CAN, CAN,  CAN,   CAN },
+    [ENDING_FAIL]   = { FAI, FAI,  FAI, FAI,  FAI,   FAI },
 };
+
+#undef NON
+#undef RET
+#undef MOV
+#undef PAU
+#undef CAN
+#undef FAI
 
 /* What a user may ask for, by state. */
 static const bool verb_allowed[JOB_VERB_COUNT][JOB_STATE_COUNT] = {
@@ -69,6 +84,8 @@ static const bool verb_allowed[JOB_VERB_COUNT][JOB_STATE_COUNT] = {
     [VERB_RESUME]     = { false, false,  false,   false,  true,  false,   false, false, false },
     [VERB_CHECKPOINT] = { false, false,  false,   true,   false, false,   false, false, false },
 };
+
+/* clang-format on */
 
 #undef Q
 #undef PL
@@ -87,40 +104,47 @@ static const struct {
 } classes[CLASS_COUNT] = {
     [CLASS_NONE] = { "", RETRY_NEVER, "" },
     [CLASS_SPEC] = { "spec", RETRY_NEVER, "correct the job file and submit it again" },
-    [CLASS_MODEL] = { "model", RETRY_NEVER, "the model cannot be run as described: correct it and submit again" },
+    [CLASS_MODEL] = { "model", RETRY_NEVER,
+                      "this model cannot be run: correct it and submit again" },
     [CLASS_DATA] = { "data", RETRY_NEVER, "check the data set named in the message on the node" },
     [CLASS_OOM] = { "oom", RETRY_NEVER,
-                    "use more stages, a smaller microbatch or recompute: all; see gems-client plan" },
+                    "use more stages, a smaller microbatch or recompute: all; see gems-client "
+                    "plan" },
     [CLASS_NAN] = { "nan", RETRY_NEVER, "lower the learning rate or add warm-up" },
     [CLASS_HANG] = { "hang", RETRY_LATER, "see the log of the rank that is named" },
     [CLASS_NODE_LOST] = { "node-lost", RETRY_LATER, "check the node and its network" },
-    [CLASS_DEVICE] = { "device", RETRY_LATER, "if it repeats, drain the node and check the device" },
-    [CLASS_TRANSPORT] = { "transport", RETRY_LATER, "check the network between the nodes that are named" },
-    [CLASS_DISK_FULL] = { "disk-full", RETRY_ASK, "free space in the state directory, then resume the job" },
+    [CLASS_DEVICE] = { "device", RETRY_LATER,
+                       "if it repeats, drain the node and check the device" },
+    [CLASS_TRANSPORT] = { "transport", RETRY_LATER,
+                          "check the network between the nodes that are named" },
+    [CLASS_DISK_FULL] = { "disk-full", RETRY_ASK,
+                          "free space in the state directory, then resume the job" },
     [CLASS_TIMEOUT] = { "timeout", RETRY_NEVER, "raise limits.time; the last checkpoint is kept" },
     [CLASS_INTERNAL] = { "internal", RETRY_LATER, "please report this with the log of the rank" },
 };
 
 static const char *const state_names[JOB_STATE_COUNT] = {
-    [JOB_QUEUED] = "QUEUED", [JOB_PLACING] = "PLACING", [JOB_STARTING] = "STARTING",
-    [JOB_RUNNING] = "RUNNING", [JOB_PAUSED] = "PAUSED", [JOB_STOPPING] = "STOPPING",
-    [JOB_SUCCEEDED] = "SUCCEEDED", [JOB_FAILED] = "FAILED", [JOB_CANCELLED] = "CANCELLED",
+    [JOB_QUEUED] = "QUEUED",       [JOB_PLACING] = "PLACING", [JOB_STARTING] = "STARTING",
+    [JOB_RUNNING] = "RUNNING",     [JOB_PAUSED] = "PAUSED",   [JOB_STOPPING] = "STOPPING",
+    [JOB_SUCCEEDED] = "SUCCEEDED", [JOB_FAILED] = "FAILED",   [JOB_CANCELLED] = "CANCELLED",
 };
 
 static const char *const event_names[JOB_EVENT_COUNT] = {
-    [ON_PLACE] = "place", [ON_UNPLACE] = "unplace", [ON_PLACED] = "placed", [ON_START] = "start",
-    [ON_FINISH] = "finish", [ON_FAIL] = "fail", [ON_CANCEL] = "cancel", [ON_PAUSE] = "pause",
-    [ON_RESUME] = "resume", [ON_MOVE] = "move", [ON_GONE] = "gone",
+    [ON_PLACE] = "place",   [ON_UNPLACE] = "unplace", [ON_PLACED] = "placed", [ON_START] = "start",
+    [ON_FINISH] = "finish", [ON_FAIL] = "fail",       [ON_CANCEL] = "cancel", [ON_PAUSE] = "pause",
+    [ON_RESUME] = "resume", [ON_MOVE] = "move",       [ON_GONE] = "gone",
 };
 
 static const char *const ending_names[ENDING_COUNT] = {
-    [ENDING_NONE] = "", [ENDING_RETRY] = "retry", [ENDING_MOVE] = "move",
+    [ENDING_NONE] = "",       [ENDING_RETRY] = "retry",   [ENDING_MOVE] = "move",
     [ENDING_PAUSE] = "pause", [ENDING_CANCEL] = "cancel", [ENDING_FAIL] = "fail",
 };
 
 static const char *const verb_names[JOB_VERB_COUNT] = {
-    [VERB_CANCEL] = "cancel", [VERB_PAUSE] = "pause",
-    [VERB_RESUME] = "resume", [VERB_CHECKPOINT] = "checkpoint",
+    [VERB_CANCEL] = "cancel",
+    [VERB_PAUSE] = "pause",
+    [VERB_RESUME] = "resume",
+    [VERB_CHECKPOINT] = "checkpoint",
 };
 
 void job_core_init(struct job_core *core)
@@ -166,7 +190,8 @@ static void set_reason(struct job_core *core, const char *why)
 }
 
 /* The attempt is over and nothing of it is left. */
-static void leave_stopping(const struct job_core *now, const struct job_input *input, struct job_core *next)
+static void leave_stopping(const struct job_core *now, const struct job_input *input,
+                           struct job_core *next)
 {
     next->ending = ENDING_NONE;
     if (next->state == JOB_QUEUED || next->state == JOB_PAUSED) {
@@ -175,15 +200,16 @@ static void leave_stopping(const struct job_core *now, const struct job_input *i
     if (now->ending == ENDING_RETRY) {
         next->restarts++;
         next->failure = CLASS_NONE;
-        snprintf(next->reason, sizeof next->reason, "restart %u of %u after %s: %.400s", next->restarts,
-                 input->max_restarts, failure_name(now->failure), now->reason);
+        snprintf(next->reason, sizeof next->reason, "restart %u of %u after %s: %.400s",
+                 next->restarts, input->max_restarts, failure_name(now->failure), now->reason);
     }
     if (next->state == JOB_CANCELLED) {
         next->failure = CLASS_NONE;
     }
 }
 
-static void enter_stopping(const struct job_core *now, const struct job_input *input, struct job_core *next)
+static void enter_stopping(const struct job_core *now, const struct job_input *input,
+                           struct job_core *next)
 {
     enum job_ending wish = ending_of(now, input);
 
@@ -195,7 +221,8 @@ static void enter_stopping(const struct job_core *now, const struct job_input *i
     set_reason(next, input->why);
 }
 
-bool job_update(const struct job_core *now, const struct job_input *input, struct job_core *ret_next)
+bool job_update(const struct job_core *now, const struct job_input *input,
+                struct job_core *ret_next)
 {
     int state = job_next(now->state, input->event, now->ending);
     struct job_core next = *now;

@@ -42,13 +42,33 @@ enum job_event {
 };
 
 /* Where STOPPING leads to. */
-enum job_ending { ENDING_NONE, ENDING_RETRY, ENDING_MOVE, ENDING_PAUSE, ENDING_CANCEL, ENDING_FAIL, ENDING_COUNT };
+enum job_ending {
+    ENDING_NONE,
+    ENDING_RETRY,
+    ENDING_MOVE,
+    ENDING_PAUSE,
+    ENDING_CANCEL,
+    ENDING_FAIL,
+    ENDING_COUNT
+};
 
 enum job_verb { VERB_CANCEL, VERB_PAUSE, VERB_RESUME, VERB_CHECKPOINT, JOB_VERB_COUNT };
 
 enum failure_class {
-    CLASS_NONE, CLASS_SPEC, CLASS_MODEL, CLASS_DATA, CLASS_OOM, CLASS_NAN, CLASS_HANG, CLASS_NODE_LOST,
-    CLASS_DEVICE, CLASS_TRANSPORT, CLASS_DISK_FULL, CLASS_TIMEOUT, CLASS_INTERNAL, CLASS_COUNT
+    CLASS_NONE,
+    CLASS_SPEC,
+    CLASS_MODEL,
+    CLASS_DATA,
+    CLASS_OOM,
+    CLASS_NAN,
+    CLASS_HANG,
+    CLASS_NODE_LOST,
+    CLASS_DEVICE,
+    CLASS_TRANSPORT,
+    CLASS_DISK_FULL,
+    CLASS_TIMEOUT,
+    CLASS_INTERNAL,
+    CLASS_COUNT
 };
 
 /* What a class means for the job. */
@@ -84,7 +104,8 @@ void job_core_init(struct job_core *core);
 int job_next(enum job_state state, enum job_event event, enum job_ending ending);
 
 /* Applies an event. False: refused, *ret_next is unset. */
-bool job_update(const struct job_core *now, const struct job_input *input, struct job_core *ret_next);
+bool job_update(const struct job_core *now, const struct job_input *input,
+                struct job_core *ret_next);
 
 /* Whether a user may ask for it now; GEMS_E_STATE with a text otherwise. */
 int job_verb_check(uint64_t job, enum job_verb verb, enum job_state state, struct gems_error *err);

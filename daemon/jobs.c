@@ -11,8 +11,8 @@
 #include "proto/codec.h"
 
 static const char *const rank_states[RANK_STATE_COUNT] = {
-    [RANK_PLACED] = "placed", [RANK_LAUNCHED] = "launched", [RANK_JOINED] = "joined",
-    [RANK_RUNNING] = "running", [RANK_ENDED] = "ended", [RANK_GONE] = "gone",
+    [RANK_PLACED] = "placed",   [RANK_LAUNCHED] = "launched", [RANK_JOINED] = "joined",
+    [RANK_RUNNING] = "running", [RANK_ENDED] = "ended",       [RANK_GONE] = "gone",
 };
 
 const char *rank_state_name(enum rank_state state)
@@ -22,7 +22,8 @@ const char *rank_state_name(enum rank_state state)
 
 struct job *jobs_find(struct daemon *daemon, uint64_t id)
 {
-    list_each(&daemon->jobs, link) {
+    list_each(&daemon->jobs, link)
+    {
         struct job *job = list_item(link, struct job, link);
 
         if (job->id == id) {
@@ -61,7 +62,8 @@ static int unpack_spec(struct job *job, const struct bytes *spec, struct gems_er
 /* What was seen of the job before gemsd's start. */
 static void unpack_status(struct job *job, const struct bytes *status)
 {
-    Gems__StatusReply *message = status->n ? gems__status_reply__unpack(NULL, status->n, status->data) : NULL;
+    Gems__StatusReply *message =
+        status->n ? gems__status_reply__unpack(NULL, status->n, status->data) : NULL;
     const Gems__JobInfo *info = message ? message->job : NULL;
 
     if (info) {
@@ -164,7 +166,8 @@ int attempt_create(struct job *job, uint32_t n_ranks, struct gems_error *err)
     }
     if (!attempt || !attempt->ranks) {
         free(attempt);
-        return gems_error_set(err, GEMS_E_NOMEM, "job %llu: no memory", (unsigned long long)job->id);
+        return gems_error_set(err, GEMS_E_NOMEM, "job %llu: no memory",
+                              (unsigned long long)job->id);
     }
     attempt->number = job->core.attempt;
     list_init(&attempt->sessions);
@@ -225,7 +228,8 @@ void attempt_set_plan(struct job *job, struct plan *plan)
     job->stages = attempt->plan.n_stages;
     job->groups = attempt->plan.n_groups;
     job->recompute = attempt->plan.recompute;
-    progress_begin(&job->progress, find_sources(attempt), attempt->has_restore ? attempt->restore_step : 0);
+    progress_begin(&job->progress, find_sources(attempt),
+                   attempt->has_restore ? attempt->restore_step : 0);
 }
 
 bool attempt_is_gone(const struct attempt *attempt)

@@ -21,8 +21,8 @@ enum rank_state {
     RANK_LAUNCHED, /* its agent was told */
     RANK_JOINED,   /* waits for its Start */
     RANK_RUNNING,
-    RANK_ENDED,    /* has said how it ended */
-    RANK_GONE,     /* no process is left */
+    RANK_ENDED, /* has said how it ended */
+    RANK_GONE,  /* no process is left */
     RANK_STATE_COUNT
 };
 const char *rank_state_name(enum rank_state state);
@@ -30,19 +30,19 @@ const char *rank_state_name(enum rank_state state);
 struct rank {
     struct store_rank place;
     enum rank_state state;
-    struct peer *peer;             /* control connection, or NULL */
-    uint32_t join_call, end_call;  /* to be answered; 0: none */
-    bool has_started;              /* has its Start */
-    bool is_good;                  /* ended well */
-    uint8_t *address;              /* owned */
+    struct peer *peer;            /* control connection, or NULL */
+    uint32_t join_call, end_call; /* to be answered; 0: none */
+    bool has_started;             /* has its Start */
+    bool is_good;                 /* ended well */
+    uint8_t *address;             /* owned */
     size_t n_address;
     char net_version[64], kind[128], phase[32];
-    int64_t seen_us;               /* last sign of life */
-    int64_t moved_us;              /* last growth of the watermark */
-    int64_t missing_us;            /* 0, or since when its agent does not know it */
+    int64_t seen_us;    /* last sign of life */
+    int64_t moved_us;   /* last growth of the watermark */
+    int64_t missing_us; /* 0, or since when its agent does not know it */
     uint64_t watermark, step, allocated_bytes, rss_bytes, peak_bytes;
     double busy_fraction;
-    int source;                    /* index among the ranks with a last stage, or -1 */
+    int source; /* index among the ranks with a last stage, or -1 */
 };
 
 /* One try to run a job; exists from the reservation of devices on. */
@@ -63,8 +63,8 @@ struct attempt {
      * moment, so that the cause can arrive. */
     int64_t echo_us;
     char echo[JOB_REASON_BYTES];
-    struct list sessions;    /* of checkpoints.c: checkpoints on their way */
-    uint64_t failed_step;    /* its checkpoint could not be written */
+    struct list sessions; /* of checkpoints.c: checkpoints on their way */
+    uint64_t failed_step; /* its checkpoint could not be written */
 };
 
 struct job {
@@ -72,16 +72,16 @@ struct job {
     uint64_t id;
     char name[STORE_NAME_BYTES], user[STORE_NAME_BYTES];
     struct job_core core;
-    struct job_spec spec; /* settled */
+    struct job_spec spec;                          /* settled */
     int64_t submitted_us, started_us, finished_us; /* UTC */
-    int64_t used_ms;      /* running time of earlier attempts */
-    int64_t running_us;   /* monotonic: since when RUNNING, 0: not */
-    int64_t retry_us;     /* monotonic: not placed before */
-    struct graph graph;   /* fused; n_nodes 0: not built yet */
+    int64_t used_ms;                               /* running time of earlier attempts */
+    int64_t running_us;                            /* monotonic: since when RUNNING, 0: not */
+    int64_t retry_us;                              /* monotonic: not placed before */
+    struct graph graph;                            /* fused; n_nodes 0: not built yet */
     struct attempt *attempt;
     struct progress progress;
-    struct list moves;    /* of flow.c: events that wait */
-    bool is_moving;       /* one of them is on its way to the disk */
+    struct list moves; /* of flow.c: events that wait */
+    bool is_moving;    /* one of them is on its way to the disk */
     int64_t move_retry_us;
     uint32_t n_place_failures;
     uint64_t place_serial; /* counts placements, so that late answers are known */
@@ -90,7 +90,7 @@ struct job {
     uint64_t saved_version;
     int64_t saved_us;
     char weights_hash[STORE_HASH_BYTES];
-    char schedule[32];     /* of the last plan, shown after the attempt too */
+    char schedule[32]; /* of the last plan, shown after the attempt too */
     uint32_t stages, groups;
     enum recompute recompute;
     struct store_checkpoint *checkpoints; /* owned; newest first */

@@ -24,7 +24,9 @@ struct launch_call {
 
 static enum failure_class launch_class(int status)
 {
-    return status == GEMS_E_DEVICE ? CLASS_DEVICE : status == GEMS_E_NOMEM ? CLASS_OOM : CLASS_INTERNAL;
+    return status == GEMS_E_DEVICE  ? CLASS_DEVICE
+           : status == GEMS_E_NOMEM ? CLASS_OOM
+                                    : CLASS_INTERNAL;
 }
 
 static void launch_answered(void *arg, const ProtobufCMessage *answer, const struct gems_error *err)
@@ -39,7 +41,8 @@ static void launch_answered(void *arg, const ProtobufCMessage *answer, const str
         if (err->status == GEMS_E_PEER || err->status == GEMS_E_TIMEOUT) {
             rank->state = RANK_PLACED; /* told again when the agent is back */
         } else {
-            flow_fail(daemon, job, launch_class(err->status), rank->place.node, "%s: cannot be started: %s",
+            flow_fail(daemon, job, launch_class(err->status), rank->place.node,
+                      "%s: cannot be started: %s",
                       rank_name(job->attempt, launch->rank, name, sizeof name), err->text);
             launch_rank_gone(daemon, job, launch->rank);
         }
@@ -78,7 +81,8 @@ static void launch_rank(struct daemon *daemon, struct job *job, uint32_t i)
     message.secret.data = attempt->secret;
     message.secret.len = sizeof attempt->secret;
     rank->state = RANK_LAUNCHED;
-    if (peer_call(node->peer, MSG_LAUNCH, &message.base, LAUNCH_ANSWER_MS, launch_answered, launch, &err) < 0) {
+    if (peer_call(node->peer, MSG_LAUNCH, &message.base, LAUNCH_ANSWER_MS, launch_answered, launch,
+                  &err) < 0) {
         rank->state = RANK_PLACED;
         free(launch);
     }
@@ -108,9 +112,11 @@ void launch_retry(struct daemon *daemon, struct job *job)
 static int check_join(const struct job *job, const Gems__Join *join, struct gems_error *err)
 {
     if (!job || !job_has_ranks(job->core.state) || job->core.state == JOB_STOPPING ||
-        join->ref->rank >= job->attempt->n_ranks || job->attempt->ranks[join->ref->rank].state == RANK_GONE) {
+        join->ref->rank >= job->attempt->n_ranks ||
+        job->attempt->ranks[join->ref->rank].state == RANK_GONE) {
         return gems_error_set(err, GEMS_E_STATE, "job %llu attempt %u rank %u: is over",
-                              (unsigned long long)join->ref->job, join->ref->attempt, join->ref->rank);
+                              (unsigned long long)join->ref->job, join->ref->attempt,
+                              join->ref->rank);
     }
     if (strlen(join->rank_token) != 64 || !hash_equal(join->rank_token, job->attempt->token, 64)) {
         return gems_error_set(err, GEMS_E_DENIED, "job %llu rank %u: wrong token",
@@ -165,9 +171,10 @@ static bool check_gang(struct daemon *daemon, struct job *job)
         const struct rank *a = &attempt->ranks[0], *b = &attempt->ranks[i];
 
         if (strcmp(a->net_version, b->net_version) != 0 || strcmp(a->kind, b->kind) != 0) {
-            flow_fail(daemon, job, CLASS_SPEC, "gemsd",
-                      "rank 0 on %s is \"%s, %s\" but rank %u on %s is \"%s, %s\": they must be equal",
-                      a->place.node, a->kind, a->net_version, i, b->place.node, b->kind, b->net_version);
+            flow_fail(
+                daemon, job, CLASS_SPEC, "gemsd",
+                "rank 0 on %s is \"%s, %s\" but rank %u on %s is \"%s, %s\": they must be equal",
+                a->place.node, a->kind, a->net_version, i, b->place.node, b->kind, b->net_version);
             return false;
         }
     }
@@ -196,10 +203,12 @@ void on_join(struct peer *peer, uint32_t call, const ProtobufCMessage *base)
 {
     const Gems__Join *join = (const Gems__Join *)base;
     struct daemon *daemon = peer->daemon;
-    struct job *job = join->ref ? jobs_find_attempt(daemon, join->ref->job, join->ref->attempt) : NULL;
+    struct job *job =
+        join->ref ? jobs_find_attempt(daemon, join->ref->job, join->ref->attempt) : NULL;
     struct gems_error err;
     struct rank *rank;
-    int status = join->ref ? check_join(job, join, &err) : gems_error_set(&err, GEMS_E_INVALID, "join: no ref");
+    int status = join->ref ? check_join(job, join, &err)
+                           : gems_error_set(&err, GEMS_E_INVALID, "join: no ref");
 
     if (status >= 0) {
         rank = &job->attempt->ranks[join->ref->rank];
@@ -248,7 +257,8 @@ static int send_start(struct job *job, uint32_t i, struct gems_error *err)
             addresses[k].data = attempt->ranks[k].address;
             addresses[k].len = attempt->ranks[k].n_address;
             names[k] = text + (size_t)k * 160;
-            snprintf(names[k], 160, "%s/%s", attempt->ranks[k].place.node, attempt->ranks[k].place.device);
+            snprintf(names[k], 160, "%s/%s", attempt->ranks[k].place.node,
+                     attempt->ranks[k].place.device);
         }
     }
     if (start.spec && start.graph && start.plan) {
@@ -509,12 +519,15 @@ static void rank_of_node_back(struct daemon *daemon, struct job *job, uint32_t i
     }
 }
 
-void launch_node_back(struct daemon *daemon, struct cluster_node *node, const Gems__Register *message)
+void launch_node_back(struct daemon *daemon, struct cluster_node *node,
+                      const Gems__Register *message)
 {
-    list_each(&daemon->jobs, link) {
+    list_each(&daemon->jobs, link)
+    {
         struct job *job = list_item(link, struct job, link);
 
-        for (uint32_t i = 0; job->attempt && job->core.state != JOB_PLACING && i < job->attempt->n_ranks; i++) {
+        for (uint32_t i = 0;
+             job->attempt && job->core.state != JOB_PLACING && i < job->attempt->n_ranks; i++) {
             if (job->attempt->ranks[i].state != RANK_GONE &&
                 !strcmp(job->attempt->ranks[i].place.node, node->name)) {
                 rank_of_node_back(daemon, job, i, is_listed(message, job, i));
@@ -528,12 +541,14 @@ void launch_node_back(struct daemon *daemon, struct cluster_node *node, const Ge
 
 void launch_node_lost(struct daemon *daemon, struct cluster_node *node)
 {
-    list_each(&daemon->jobs, link) {
+    list_each(&daemon->jobs, link)
+    {
         struct job *job = list_item(link, struct job, link);
         uint64_t id = job->id;
         bool has_failed = false;
 
-        for (uint32_t i = 0; jobs_find(daemon, id) && job->attempt && i < job->attempt->n_ranks; i++) {
+        for (uint32_t i = 0; jobs_find(daemon, id) && job->attempt && i < job->attempt->n_ranks;
+             i++) {
             struct rank *rank = &job->attempt->ranks[i];
 
             if (rank->state == RANK_GONE || strcmp(rank->place.node, node->name) != 0) {
@@ -550,7 +565,8 @@ void launch_node_lost(struct daemon *daemon, struct cluster_node *node)
 
 struct job *launch_job_of(struct peer *peer, struct rank **ret_rank)
 {
-    struct job *job = peer->has_rank ? jobs_find_attempt(peer->daemon, peer->job, peer->attempt) : NULL;
+    struct job *job =
+        peer->has_rank ? jobs_find_attempt(peer->daemon, peer->job, peer->attempt) : NULL;
 
     if (job) {
         *ret_rank = &job->attempt->ranks[peer->rank];
@@ -561,7 +577,8 @@ struct job *launch_job_of(struct peer *peer, struct rank **ret_rank)
 
 void launch_peer_closed(struct peer *peer)
 {
-    struct job *job = peer->has_rank ? jobs_find_attempt(peer->daemon, peer->job, peer->attempt) : NULL;
+    struct job *job =
+        peer->has_rank ? jobs_find_attempt(peer->daemon, peer->job, peer->attempt) : NULL;
 
     if (job && job->attempt->ranks[peer->rank].peer == peer) {
         struct rank *rank = &job->attempt->ranks[peer->rank];

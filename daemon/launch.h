@@ -17,7 +17,8 @@ void launch_stop(struct daemon *daemon, struct job *job);
 void launch_end(struct daemon *daemon, struct job *job);
 
 /* An agent is back and says which ranks run. */
-void launch_node_back(struct daemon *daemon, struct cluster_node *node, const Gems__Register *message);
+void launch_node_back(struct daemon *daemon, struct cluster_node *node,
+                      const Gems__Register *message);
 void launch_node_lost(struct daemon *daemon, struct cluster_node *node);
 void launch_peer_closed(struct peer *peer);
 /* The job and rank that a rank's connection speaks for, now seen alive; NULL:

@@ -24,6 +24,7 @@ libdaemon_a_SOURCES = \
     %D%/report.c \
     %D%/retention.c %D%/retention.h \
     %D%/server.c %D%/server.h \
+    %D%/sessions.c \
     %D%/settings.c %D%/settings.h \
     %D%/status.c %D%/status.h \
     %D%/store.c %D%/store.h %D%/store_private.h \

@@ -90,7 +90,8 @@ void on_rank_log(struct peer *peer, uint32_t call, const ProtobufCMessage *base)
     struct gems_error err;
 
     if (!piece) {
-        gems_error_set(&err, message->ref ? GEMS_E_NOMEM : GEMS_E_INVALID, "log: no ref or no memory");
+        gems_error_set(&err, message->ref ? GEMS_E_NOMEM : GEMS_E_INVALID,
+                       "log: no ref or no memory");
         peer_error(peer, call, &err);
         return;
     }
@@ -127,7 +128,7 @@ struct reading {
     struct log_file {
         uint32_t attempt, rank;
         uint64_t offset;
-    } *files; /* owned */
+    } * files; /* owned */
     size_t n_files;
     size_t at;
     uint32_t got_attempt, got_rank;
@@ -298,8 +299,9 @@ static int send_chunk(struct reading *reading, bool is_last)
     chunk.data.data = reading->data;
     chunk.data.len = reading->n_data;
     chunk.last = is_last;
-    return peer_send(reading->stream.peer, MSG_LOG_CHUNK, (uint16_t)(RPC_REPLY | (is_last ? RPC_LAST : 0)),
-                     reading->stream.call, &chunk.base);
+    return peer_send(reading->stream.peer, MSG_LOG_CHUNK,
+                     (uint16_t)(RPC_REPLY | (is_last ? RPC_LAST : 0)), reading->stream.call,
+                     &chunk.base);
 }
 
 static void reading_done(void *arg, bool is_run);
@@ -308,7 +310,8 @@ static void read_next(struct reading *reading)
 {
     reading->is_waiting = false;
     reading->is_working = true;
-    if (bg_submit(reading->daemon->read_bg, reading_work, reading_done, reading, &reading->err) < 0) {
+    if (bg_submit(reading->daemon->read_bg, reading_work, reading_done, reading, &reading->err) <
+        0) {
         reading->is_working = false;
         peer_error(reading->stream.peer, reading->stream.call, &reading->err);
         stream_end(&reading->stream);
@@ -354,7 +357,8 @@ static void on_room(struct stream *stream)
 
 void logs_tick(struct daemon *daemon)
 {
-    list_each(&daemon->readings, link) {
+    list_each(&daemon->readings, link)
+    {
         struct reading *reading = list_item(link, struct reading, link);
 
         if (reading->is_waiting) {

@@ -63,7 +63,8 @@ static void say(const struct gems_error *err)
 
 /* ---- settings ---- */
 
-static int load_settings(const struct options *options, struct settings *settings, struct gems_error *err)
+static int load_settings(const struct options *options, struct settings *settings,
+                         struct gems_error *err)
 {
     const char *path = options->config ? options->config : GEMS_SYSCONFDIR "/gemsd.conf";
     int status = settings_init(settings, err);
@@ -75,7 +76,8 @@ static int load_settings(const struct options *options, struct settings *setting
         status = conf_load(path, &settings_table, settings, err);
     }
     for (int i = 0; status >= 0 && i < options->n_values; i += 2) {
-        status = conf_set(&settings_table, settings, options->values[i], options->values[i + 1], err);
+        status =
+            conf_set(&settings_table, settings, options->values[i], options->values[i + 1], err);
     }
     if (status >= 0) {
         status = settings_check(settings, err);
@@ -88,7 +90,8 @@ static int load_settings(const struct options *options, struct settings *setting
 
 static void apply_log_level(const struct settings *settings)
 {
-    static const enum log_level levels[] = { LOG_LEVEL_ERROR, LOG_LEVEL_WARNING, LOG_LEVEL_INFO, LOG_LEVEL_DEBUG };
+    static const enum log_level levels[] = { LOG_LEVEL_ERROR, LOG_LEVEL_WARNING, LOG_LEVEL_INFO,
+                                             LOG_LEVEL_DEBUG };
 
     log_set_level(levels[settings->log_level]);
 }
@@ -114,8 +117,8 @@ static const struct option long_options[] = {
 };
 
 static const char *const setting_keys[][2] = {
-    { "state-dir", "state_dir" }, { "socket", "socket" },   { "listen", "listen" },
-    { "tls-cert", "tls_cert" },   { "tls-key", "tls_key" }, { "tls-ca", "tls_ca" },
+    { "state-dir", "state_dir" }, { "socket", "socket" },       { "listen", "listen" },
+    { "tls-cert", "tls_cert" },   { "tls-key", "tls_key" },     { "tls-ca", "tls_ca" },
     { "tokens", "tokens" },       { "log-level", "log_level" },
 };
 
@@ -163,7 +166,8 @@ static int parse(int argc, char **argv, struct options *options)
     }
     if (optind != argc - (options->new_token ? 1 : 0)) {
         fprintf(stderr, "gemsd: %s\n",
-                options->new_token ? "--new-token needs NAME and ROLE" : "takes no arguments but options");
+                options->new_token ? "--new-token needs NAME and ROLE"
+                                   : "takes no arguments but options");
         return EXIT_USAGE;
     }
     return -1;
@@ -176,7 +180,9 @@ static int new_token(const struct settings *settings, const char *name, const ch
     struct gems_error err;
 
     if (role < 0) {
-        fprintf(stderr, "gemsd: --new-token: role \"%s\" is none of user, viewer, operator, worker\n", role_name);
+        fprintf(stderr,
+                "gemsd: --new-token: role \"%s\" is none of user, viewer, operator, worker\n",
+                role_name);
         return EXIT_USAGE;
     }
     if (!settings->tokens || !settings->tokens[0]) {
@@ -258,14 +264,16 @@ static void make_socket_dir(const char *path)
 
 static int run(struct program *program)
 {
-    struct event *events[4] = { add_signal(program, SIGTERM, on_stop), add_signal(program, SIGINT, on_stop),
+    struct event *events[4] = { add_signal(program, SIGTERM, on_stop),
+                                add_signal(program, SIGINT, on_stop),
                                 add_signal(program, SIGHUP, on_reload), NULL };
     uint64_t watchdog_us = notify_watchdog_us();
     struct gems_error err;
     int status;
 
     if (watchdog_us > 0) {
-        struct timeval every = { (time_t)(watchdog_us / 2 / 1000000), (suseconds_t)(watchdog_us / 2 % 1000000) };
+        struct timeval every = { (time_t)(watchdog_us / 2 / 1000000),
+                                 (suseconds_t)(watchdog_us / 2 % 1000000) };
 
         events[3] = event_new(program->base, -1, EV_PERSIST, on_watchdog, NULL);
         if (events[3]) {
@@ -273,7 +281,8 @@ static int run(struct program *program)
         }
     }
     make_socket_dir(program->settings.socket);
-    status = daemon_create(program->base, &clock_system, &program->settings, &program->daemon, &err);
+    status =
+        daemon_create(program->base, &clock_system, &program->settings, &program->daemon, &err);
     if (status < 0) {
         say(&err);
     } else {

@@ -15,7 +15,8 @@ enum { NODE_MAX_DEVICES = 256, NODE_MAX = 4096 };
 
 struct cluster_node *nodes_find(struct daemon *daemon, const char *name)
 {
-    list_each(&daemon->nodes, link) {
+    list_each(&daemon->nodes, link)
+    {
         struct cluster_node *node = list_item(link, struct cluster_node, link);
 
         if (!strcmp(node->name, name)) {
@@ -109,7 +110,8 @@ static void node_destroy(struct cluster_node *node)
 
 void nodes_destroy_all(struct daemon *daemon)
 {
-    list_each(&daemon->nodes, link) {
+    list_each(&daemon->nodes, link)
+    {
         node_destroy(list_item(link, struct cluster_node, link));
     }
 }
@@ -138,8 +140,10 @@ int nodes_load(struct daemon *daemon, struct gems_error *err)
 
 static int check_register(const Gems__Register *message, struct gems_error *err)
 {
-    if (!message->node[0] || strlen(message->node) >= STORE_NAME_BYTES || strchr(message->node, '/')) {
-        return gems_error_set(err, GEMS_E_INVALID, "register: bad node name \"%.80s\"", message->node);
+    if (!message->node[0] || strlen(message->node) >= STORE_NAME_BYTES ||
+        strchr(message->node, '/')) {
+        return gems_error_set(err, GEMS_E_INVALID, "register: bad node name \"%.80s\"",
+                              message->node);
     }
     if (message->n_devices == 0 || message->n_devices > NODE_MAX_DEVICES) {
         return gems_error_set(err, GEMS_E_INVALID, "register: %zu devices, 1 to %d are possible",
@@ -148,19 +152,22 @@ static int check_register(const Gems__Register *message, struct gems_error *err)
     for (size_t i = 0; i < message->n_devices; i++) {
         const Gems__DeviceInfo *device = message->devices[i];
 
-        if (!device->id[0] || strlen(device->id) >= STORE_NAME_BYTES || strlen(device->kind) >= 16) {
+        if (!device->id[0] || strlen(device->id) >= STORE_NAME_BYTES ||
+            strlen(device->kind) >= 16) {
             return gems_error_set(err, GEMS_E_INVALID, "register: bad device id or kind");
         }
         for (size_t k = 0; k < i; k++) {
             if (!strcmp(message->devices[k]->id, device->id)) {
-                return gems_error_set(err, GEMS_E_INVALID, "register: device %s is there twice", device->id);
+                return gems_error_set(err, GEMS_E_INVALID, "register: device %s is there twice",
+                                      device->id);
             }
         }
     }
     return GEMS_OK;
 }
 
-static int take_devices(struct cluster_node *node, const Gems__Register *message, struct gems_error *err)
+static int take_devices(struct cluster_node *node, const Gems__Register *message,
+                        struct gems_error *err)
 {
     struct device *devices = calloc(message->n_devices, sizeof *devices);
 
@@ -181,7 +188,8 @@ static int take_devices(struct cluster_node *node, const Gems__Register *message
     return GEMS_OK;
 }
 
-static bool is_current(struct daemon *daemon, const struct cluster_node *node, const Gems__RankRef *ref)
+static bool is_current(struct daemon *daemon, const struct cluster_node *node,
+                       const Gems__RankRef *ref)
 {
     struct job *job = jobs_find_attempt(daemon, ref->job, ref->attempt);
 
@@ -227,12 +235,14 @@ void on_register(struct peer *peer, uint32_t call, const ProtobufCMessage *base)
     int status = check_register(message, &err);
 
     if (status >= 0 && !peer->is_listed_worker) {
-        status = gems_error_set(&err, GEMS_E_DENIED, "register: %s may not bring nodes", peer->user);
+        status =
+            gems_error_set(&err, GEMS_E_DENIED, "register: %s may not bring nodes", peer->user);
         gems_error_hint(&err, "list the user under workers in the configuration of gemsd");
     }
     node = status < 0 ? NULL : nodes_find(daemon, message->node);
     if (status >= 0 && node && node->peer && strcmp(node->user, peer->user) != 0) {
-        status = gems_error_set(&err, GEMS_E_DENIED, "register: node %s belongs to %s", node->name, node->user);
+        status = gems_error_set(&err, GEMS_E_DENIED, "register: node %s belongs to %s", node->name,
+                                node->user);
     }
     if (status >= 0 && !node) {
         node = list_count(&daemon->nodes) < NODE_MAX ? node_create(daemon, message->node) : NULL;
@@ -253,7 +263,8 @@ void on_register(struct peer *peer, uint32_t call, const ProtobufCMessage *base)
     snprintf(node->kind_cpu, sizeof node->kind_cpu, "%s", message->kind_cpu);
     node->state = NODE_ONLINE;
     node->seen_us = daemon_now_us(daemon);
-    list_each(&daemon->jobs, link) {
+    list_each(&daemon->jobs, link)
+    {
         struct job *job = list_item(link, struct job, link);
 
         if (job->attempt) {
@@ -261,7 +272,8 @@ void on_register(struct peer *peer, uint32_t call, const ProtobufCMessage *base)
         }
     }
     send_register_reply(daemon, node, call, message);
-    log_info("node %s: %u devices, %zu ranks running", node->name, node->n_devices, message->n_running);
+    log_info("node %s: %u devices, %zu ranks running", node->name, node->n_devices,
+             message->n_running);
     launch_node_back(daemon, node, message);
     daemon->is_placing = true;
 }
@@ -287,9 +299,11 @@ void nodes_peer_closed(struct cluster_node *node)
 
 /* ---- time ---- */
 
-static bool has_living_rank(struct daemon *daemon, const struct cluster_node *node, int64_t since_us)
+static bool has_living_rank(struct daemon *daemon, const struct cluster_node *node,
+                            int64_t since_us)
 {
-    list_each(&daemon->jobs, link) {
+    list_each(&daemon->jobs, link)
+    {
         struct job *job = list_item(link, struct job, link);
 
         for (uint32_t i = 0; job->attempt && i < job->attempt->n_ranks; i++) {
@@ -342,7 +356,8 @@ static void check_deadline(struct daemon *daemon, struct cluster_node *node, int
         return;
     }
     node->deadline_us = 0;
-    list_each(&daemon->jobs, link) {
+    list_each(&daemon->jobs, link)
+    {
         struct job *job = list_item(link, struct job, link);
         bool is_there = false;
 
@@ -350,7 +365,8 @@ static void check_deadline(struct daemon *daemon, struct cluster_node *node, int
             is_there |= !strcmp(job->attempt->ranks[i].place.node, node->name);
         }
         if (is_there && (job->core.state == JOB_STARTING || job->core.state == JOB_RUNNING)) {
-            flow_post(daemon, job, ON_MOVE, "gemsd", "node %s is drained: %s", node->name, node->reason);
+            flow_post(daemon, job, ON_MOVE, "gemsd", "node %s is drained: %s", node->name,
+                      node->reason);
         }
     }
 }
@@ -359,7 +375,8 @@ void nodes_tick(struct daemon *daemon)
 {
     int64_t now_us = daemon_now_us(daemon);
 
-    list_each(&daemon->nodes, link) {
+    list_each(&daemon->nodes, link)
+    {
         struct cluster_node *node = list_item(link, struct cluster_node, link);
 
         check_silence(daemon, node, now_us);
@@ -369,7 +386,8 @@ void nodes_tick(struct daemon *daemon)
 
 void nodes_forgive(struct daemon *daemon, int64_t gap_us)
 {
-    list_each(&daemon->nodes, link) {
+    list_each(&daemon->nodes, link)
+    {
         list_item(link, struct cluster_node, link)->seen_us += gap_us;
     }
 }
@@ -407,7 +425,8 @@ static void drain_done(void *arg, bool is_run)
                                 ? daemon_now_us(daemon) + (int64_t)drain->deadline_s * 1000000
                                 : 0;
         daemon->is_placing = true;
-        log_info("node %s: %s by an operator", node->name, node->is_drained ? "drained" : "undrained");
+        log_info("node %s: %s by an operator", node->name,
+                 node->is_drained ? "drained" : "undrained");
     }
     if (peer && drain->result < 0) {
         peer_error(peer, drain->call, &drain->err);
@@ -426,7 +445,8 @@ void on_drain(struct peer *peer, uint32_t call, const ProtobufCMessage *base)
     int status = GEMS_OK;
 
     if (!peer->is_operator) {
-        status = gems_error_set(&err, GEMS_E_DENIED, "node %.80s: only operators drain nodes", message->node);
+        status = gems_error_set(&err, GEMS_E_DENIED, "node %.80s: only operators drain nodes",
+                                message->node);
     } else if (!node) {
         status = gems_error_set(&err, GEMS_E_NOTFOUND, "node %.80s: no such node", message->node);
     }
@@ -441,7 +461,8 @@ void on_drain(struct peer *peer, uint32_t call, const ProtobufCMessage *base)
         drain->deadline_s = message->deadline_s;
         drain->row.is_drained = !message->undrain;
         snprintf(drain->row.name, sizeof drain->row.name, "%s", node->name);
-        snprintf(drain->row.reason, sizeof drain->row.reason, "%s", message->undrain ? "" : message->reason);
+        snprintf(drain->row.reason, sizeof drain->row.reason, "%s",
+                 message->undrain ? "" : message->reason);
         status = bg_submit(peer->daemon->store_bg, drain_work, drain_done, drain, &err);
     }
     if (status < 0) {

@@ -26,8 +26,8 @@ struct cluster_node {
     struct peer *peer; /* NULL: no connection */
     enum node_state state;
     bool is_drained;
-    char reason[256];     /* of the drain */
-    int64_t deadline_us;  /* monotonic: jobs are moved away then; 0: never */
+    char reason[256];    /* of the drain */
+    int64_t deadline_us; /* monotonic: jobs are moved away then; 0: never */
     int64_t seen_us;
     uint32_t n_devices;
     struct device *devices; /* owned */

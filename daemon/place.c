@@ -45,7 +45,8 @@ static void refuse(struct daemon *daemon, struct job *job, const struct gems_err
     flow_fail(daemon, job, failure_of_status(err->status), "gemsd", "%s", err->text);
 }
 
-static int reserve(struct daemon *daemon, struct job *job, struct device_set *set, struct gems_error *err)
+static int reserve(struct daemon *daemon, struct job *job, struct device_set *set,
+                   struct gems_error *err)
 {
     int status = attempt_create(job, set->n, err);
 
@@ -91,7 +92,9 @@ static struct job *job_of_placing(struct daemon *daemon, uint64_t id, uint64_t s
 {
     struct job *job = jobs_find(daemon, id);
 
-    return job && job->core.state == JOB_PLACING && job->place_serial == serial && job->attempt ? job : NULL;
+    return job && job->core.state == JOB_PLACING && job->place_serial == serial && job->attempt
+               ? job
+               : NULL;
 }
 
 static bool is_final_refusal(const struct inquiry *inquiry)
@@ -127,7 +130,8 @@ static void planned(struct daemon *daemon, struct job *job, struct inquiry *inqu
     if (!inquiry->plan.fits) {
         char why[JOB_REASON_BYTES];
 
-        snprintf(why, sizeof why, "does not fit %u free devices: %.400s", inquiry->set.n, inquiry->plan.advice);
+        snprintf(why, sizeof why, "does not fit %u free devices: %.400s", inquiry->set.n,
+                 inquiry->plan.advice);
         give_up(daemon, job, why);
         return;
     }
@@ -152,7 +156,8 @@ static void answered(struct inquiry *inquiry)
 {
     struct placing *placing = inquiry->arg;
     struct daemon *daemon = inquiry->daemon;
-    struct job *job = daemon->is_closing ? NULL : job_of_placing(daemon, placing->job, placing->serial);
+    struct job *job =
+        daemon->is_closing ? NULL : job_of_placing(daemon, placing->job, placing->serial);
 
     if (job && inquiry->status >= 0) {
         planned(daemon, job, inquiry);
@@ -165,7 +170,8 @@ static void answered(struct inquiry *inquiry)
     inquiry_free(inquiry);
 }
 
-static void picked(struct daemon *daemon, uint64_t id, uint64_t serial, bool has_step, uint64_t step)
+static void picked(struct daemon *daemon, uint64_t id, uint64_t serial, bool has_step,
+                   uint64_t step)
 {
     struct job *job = job_of_placing(daemon, id, serial);
     struct placing *placing;
@@ -225,7 +231,8 @@ void place_begin(struct daemon *daemon, struct job *job)
 
 /* ---- the queue ---- */
 
-static void set_reason(struct job *job, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void set_reason(struct job *job, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 
 static void set_reason(struct job *job, const char *format, ...)
 {
@@ -243,7 +250,8 @@ static void set_reason(struct job *job, const char *format, ...)
 
 static bool has_node(struct daemon *daemon)
 {
-    list_each(&daemon->nodes, link) {
+    list_each(&daemon->nodes, link)
+    {
         if (list_item(link, struct cluster_node, link)->peer) {
             return true;
         }
@@ -282,7 +290,8 @@ void place_pass(struct daemon *daemon)
     bool is_behind = false;
 
     daemon->is_placing = false;
-    list_each(&daemon->jobs, link) {
+    list_each(&daemon->jobs, link)
+    {
         struct job *job = list_item(link, struct job, link);
         enum verdict verdict;
 

@@ -23,7 +23,8 @@ void progress_begin(struct progress *progress, uint32_t n_sources, uint64_t step
 }
 
 /* The oldest entry gives way: a report of it was lost with a connection. */
-static struct progress_pending *find_pending(struct progress *progress, const struct progress_report *report)
+static struct progress_pending *find_pending(struct progress *progress,
+                                             const struct progress_report *report)
 {
     struct progress_pending *pending = progress->pending;
     uint32_t n = progress->n_pending;
@@ -177,7 +178,8 @@ double progress_eta(const struct progress *progress, const struct progress_rest 
     }
     n_checkpoints = multiples(progress->step, rest->steps_total, rest->checkpoint_every_steps) +
                     multiples(progress->step, rest->steps_total,
-                              rest->checkpoint_every_epochs * rest->steps_per_epoch) + 1;
+                              rest->checkpoint_every_epochs * rest->steps_per_epoch) +
+                    1;
     if (!isnan(progress->checkpoint_seconds)) {
         seconds += (double)n_checkpoints * progress->checkpoint_seconds;
     }

@@ -29,7 +29,7 @@ struct progress {
         uint64_t seen[PROGRESS_SOURCES / 64];
     } pending[PROGRESS_PENDING];
     uint32_t n_pending;
-    uint64_t first_step; /* of this attempt; 0: none yet */
+    uint64_t first_step;          /* of this attempt; 0: none yet */
     double times[PROGRESS_TIMES]; /* ring of the last steps */
     uint32_t n_times;
     double eval_seconds, checkpoint_seconds; /* last ones, NaN: none yet */
@@ -37,7 +37,7 @@ struct progress {
     uint64_t step, samples;
     uint32_t epoch;
     double loss, accuracy, eval_loss, eval_accuracy; /* NaN: none yet */
-    uint64_t done_step, eval_step; /* last complete ones of this attempt */
+    uint64_t done_step, eval_step;                   /* last complete ones of this attempt */
     uint64_t epoch_correct, epoch_counted;
 };
 

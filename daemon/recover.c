@@ -75,7 +75,8 @@ static int load_job(struct daemon *daemon, const struct store_job *row, struct g
         status = load_attempt(daemon, job, err);
         if (status == GEMS_E_NOTFOUND || status == GEMS_E_DATA) {
             /* The entry action of its state ends it, with a reason. */
-            log_error("job %llu attempt %u: %s", (unsigned long long)job->id, job->core.attempt, err->text);
+            log_error("job %llu attempt %u: %s", (unsigned long long)job->id, job->core.attempt,
+                      err->text);
             attempt_destroy(job);
             status = GEMS_OK;
         }
@@ -104,7 +105,8 @@ int recover_load(struct daemon *daemon, struct gems_error *err)
 
 void recover_begin(struct daemon *daemon)
 {
-    list_each(&daemon->jobs, link) {
+    list_each(&daemon->jobs, link)
+    {
         struct job *job = list_item(link, struct job, link);
 
         if (job->core.state == JOB_PLACING) {
@@ -115,8 +117,8 @@ void recover_begin(struct daemon *daemon)
             job->attempt->stop_us = daemon_now_us(daemon);
         }
         if (job_has_ranks(job->core.state)) {
-            log_info("job %llu attempt %u: waits for its ranks to come back", (unsigned long long)job->id,
-                     job->core.attempt);
+            log_info("job %llu attempt %u: waits for its ranks to come back",
+                     (unsigned long long)job->id, job->core.attempt);
         }
     }
     daemon->is_placing = true;

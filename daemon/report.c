@@ -41,9 +41,13 @@ void on_heartbeat(struct peer *peer, uint32_t call, const ProtobufCMessage *base
 void on_progress(struct peer *peer, uint32_t call, const ProtobufCMessage *base)
 {
     const Gems__Progress *message = (const Gems__Progress *)base;
-    struct progress_report report = { .is_eval = message->eval, .step = message->step, .samples = message->samples,
-                                      .n_correct = message->correct, .n_counted = message->counted,
-                                      .epoch = message->epoch, .loss_sum = message->loss_sum,
+    struct progress_report report = { .is_eval = message->eval,
+                                      .step = message->step,
+                                      .samples = message->samples,
+                                      .n_correct = message->correct,
+                                      .n_counted = message->counted,
+                                      .epoch = message->epoch,
+                                      .loss_sum = message->loss_sum,
                                       .seconds = message->step_seconds };
     struct rank *rank;
     struct job *job = launch_job_of(peer, &rank);
@@ -98,7 +102,8 @@ void on_end(struct peer *peer, uint32_t call, const ProtobufCMessage *base)
         peer_ok(peer, call); /* nobody waits for it any more */
         return;
     }
-    rank->peak_bytes = end->peak_rss_bytes > rank->peak_bytes ? end->peak_rss_bytes : rank->peak_bytes;
+    rank->peak_bytes =
+        end->peak_rss_bytes > rank->peak_bytes ? end->peak_rss_bytes : rank->peak_bytes;
     rank->allocated_bytes = end->allocated_bytes ? end->allocated_bytes : rank->allocated_bytes;
     rank->step = end->step ? end->step : rank->step;
     rank->state = RANK_ENDED;
@@ -108,11 +113,12 @@ void on_end(struct peer *peer, uint32_t call, const ProtobufCMessage *base)
     if (end->status == GEMS_OK) {
         progress_step(&job->progress, end->step);
     } else if (job->core.state != JOB_STOPPING || end->status != GEMS_E_CANCELLED) {
-        log_warning("job %llu attempt %u rank %u: ended: %s", (unsigned long long)job->id, job->attempt->number,
-                    peer->rank, end->text);
+        log_warning("job %llu attempt %u rank %u: ended: %s", (unsigned long long)job->id,
+                    job->attempt->number, peer->rank, end->text);
     }
     if (end->status < 0 && (job->core.state == JOB_STARTING || job->core.state == JOB_RUNNING)) {
-        take_failure(daemon, job, rank, peer->rank, class_of_end(end), end->text[0] ? end->text : "failed");
+        take_failure(daemon, job, rank, peer->rank, class_of_end(end),
+                     end->text[0] ? end->text : "failed");
     }
     id = job->id;
     launch_check(daemon, job);
@@ -142,7 +148,8 @@ void on_rank_exit(struct peer *peer, uint32_t call, const ProtobufCMessage *base
     const Gems__RankRef *ref = message->ref;
     struct daemon *daemon = peer->daemon;
     struct job *job = ref ? jobs_find_attempt(daemon, ref->job, ref->attempt) : NULL;
-    struct rank *rank = job && ref->rank < job->attempt->n_ranks ? &job->attempt->ranks[ref->rank] : NULL;
+    struct rank *rank =
+        job && ref->rank < job->attempt->n_ranks ? &job->attempt->ranks[ref->rank] : NULL;
 
     peer_ok(peer, call);
     if (!peer->node) {
@@ -154,13 +161,15 @@ void on_rank_exit(struct peer *peer, uint32_t call, const ProtobufCMessage *base
         }
         return;
     }
-    rank->peak_bytes = message->peak_rss_bytes > rank->peak_bytes ? message->peak_rss_bytes : rank->peak_bytes;
-    if (rank->state != RANK_ENDED && (job->core.state == JOB_STARTING || job->core.state == JOB_RUNNING)) {
+    rank->peak_bytes =
+        message->peak_rss_bytes > rank->peak_bytes ? message->peak_rss_bytes : rank->peak_bytes;
+    if (rank->state != RANK_ENDED &&
+        (job->core.state == JOB_STARTING || job->core.state == JOB_RUNNING)) {
         char why[160];
 
         describe_exit(message, why, sizeof why);
-        log_warning("job %llu attempt %u rank %u: %s: %s", (unsigned long long)job->id, ref->attempt, ref->rank,
-                    why, message->tail);
+        log_warning("job %llu attempt %u rank %u: %s: %s", (unsigned long long)job->id,
+                    ref->attempt, ref->rank, why, message->tail);
         take_failure(daemon, job, rank, ref->rank, message->oom ? CLASS_OOM : CLASS_INTERNAL, why);
     }
     launch_rank_gone(daemon, job, ref->rank);

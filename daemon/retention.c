@@ -2,8 +2,8 @@
 
 #include <math.h>
 
-void retention_pick(const struct store_checkpoint *rows, size_t n, uint32_t keep, uint32_t keep_best,
-                    bool *ret_drop)
+void retention_pick(const struct store_checkpoint *rows, size_t n, uint32_t keep,
+                    uint32_t keep_best, bool *ret_drop)
 {
     uint32_t n_good = 0;
 

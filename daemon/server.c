@@ -102,7 +102,8 @@ static void on_drained(void *arg, struct rpc_conn *conn)
     struct peer *peer = arg;
 
     (void)conn;
-    list_each(&peer->streams, link) {
+    list_each(&peer->streams, link)
+    {
         struct stream *stream = list_item(link, struct stream, link);
 
         if (stream->drained) {
@@ -111,9 +112,11 @@ static void on_drained(void *arg, struct rpc_conn *conn)
     }
 }
 
-static void take_answer(struct peer *peer, const struct rpc_frame *frame, const ProtobufCMessage *message)
+static void take_answer(struct peer *peer, const struct rpc_frame *frame,
+                        const ProtobufCMessage *message)
 {
-    list_each(&peer->calls, link) {
+    list_each(&peer->calls, link)
+    {
         struct call *call = list_item(link, struct call, link);
 
         if (call->id != frame->call) {
@@ -123,7 +126,8 @@ static void take_answer(struct peer *peer, const struct rpc_frame *frame, const 
             const Gems__Error *error = (const Gems__Error *)message;
             bool is_known = error->status < 0 && error->status >= GEMS_E_INTERNAL;
 
-            fail_call(call, is_known ? (enum gems_status)error->status : GEMS_E_INTERNAL, error->text);
+            fail_call(call, is_known ? (enum gems_status)error->status : GEMS_E_INTERNAL,
+                      error->text);
         } else {
             list_remove(&call->link);
             call->done(call->arg, message, NULL);
@@ -133,12 +137,14 @@ static void take_answer(struct peer *peer, const struct rpc_frame *frame, const 
     }
 }
 
-static void take_hello(struct peer *peer, const struct rpc_frame *frame, const ProtobufCMessage *message)
+static void take_hello(struct peer *peer, const struct rpc_frame *frame,
+                       const ProtobufCMessage *message)
 {
     Gems__HelloReply reply = GEMS__HELLO_REPLY__INIT;
     struct gems_error err;
-    int status = frame->type == MSG_HELLO ? identity_check(peer, (const Gems__Hello *)message, &err)
-                                          : gems_error_set(&err, GEMS_E_DENIED, "hello must come first");
+    int status = frame->type == MSG_HELLO
+                     ? identity_check(peer, (const Gems__Hello *)message, &err)
+                     : gems_error_set(&err, GEMS_E_DENIED, "hello must come first");
 
     if (status < 0) {
         log_warning("peer %s: refused: %s", peer->address, err.text);
@@ -158,8 +164,8 @@ static void refuse(struct peer *peer, const struct rpc_frame *frame)
     const char *name = msg_name(frame->type);
     struct gems_error err;
 
-    gems_error_set(&err, name ? GEMS_E_DENIED : GEMS_E_UNSUPPORTED, "message %s (%u) is not for this peer",
-                   name ? name : "unknown", frame->type);
+    gems_error_set(&err, name ? GEMS_E_DENIED : GEMS_E_UNSUPPORTED,
+                   "message %s (%u) is not for this peer", name ? name : "unknown", frame->type);
     if (frame->call) {
         peer_error(peer, frame->call, &err);
     }
@@ -197,12 +203,15 @@ static void on_frame(void *arg, struct rpc_conn *conn, const struct rpc_frame *f
     msg_free(message);
 }
 
-static const struct rpc_handlers rpc = { .frame = on_frame, .closed = on_closed, .drained = on_drained };
+static const struct rpc_handlers rpc = { .frame = on_frame,
+                                         .closed = on_closed,
+                                         .drained = on_drained };
 
 static void on_accepted(void *arg, struct bufferevent *bev, const struct listen_peer *who)
 {
     struct server *server = arg;
-    struct peer *peer = server->n_peers < server->daemon->settings->max_peers ? calloc(1, sizeof *peer) : NULL;
+    struct peer *peer =
+        server->n_peers < server->daemon->settings->max_peers ? calloc(1, sizeof *peer) : NULL;
     struct gems_error err;
 
     if (!peer) {
@@ -235,10 +244,13 @@ static void on_note(void *arg, const char *text)
 
 /* ---- server ---- */
 
-static int listen_remote(struct server *server, const struct settings *settings, struct gems_error *err)
+static int listen_remote(struct server *server, const struct settings *settings,
+                         struct gems_error *err)
 {
     static const struct listen_handlers accept = { .accepted = on_accepted, .note = on_note };
-    struct tls_settings tls = { .ca = settings->tls_ca, .certificate = settings->tls_cert, .key = settings->tls_key };
+    struct tls_settings tls = { .ca = settings->tls_ca,
+                                .certificate = settings->tls_cert,
+                                .key = settings->tls_key };
     struct address address;
     int status = address_parse_tcp(settings->listen, &address, err);
 
@@ -261,7 +273,8 @@ int server_create(struct daemon *daemon, struct server **ret_server, struct gems
     server->daemon = daemon;
     list_init(&server->peers);
     server->local = listen_unix(daemon->base, settings->socket, 0666, &accept, server, err);
-    if (!server->local || (settings->listen && settings->listen[0] && listen_remote(server, settings, err) < 0)) {
+    if (!server->local ||
+        (settings->listen && settings->listen[0] && listen_remote(server, settings, err) < 0)) {
         server_destroy(server);
         return err->status;
     }
@@ -277,7 +290,8 @@ void server_destroy(struct server *server)
     listen_destroy(server->local);
     listen_destroy(server->remote);
     while (!list_is_empty(&server->peers)) {
-        peer_destroy(server, list_item(list_first(&server->peers), struct peer, link), "gemsd stops");
+        peer_destroy(server, list_item(list_first(&server->peers), struct peer, link),
+                     "gemsd stops");
     }
     free(server);
 }
@@ -292,7 +306,8 @@ struct peer *server_peer(struct server *server, uint64_t id)
     if (!server) {
         return NULL; /* gemsd stops */
     }
-    list_each(&server->peers, link) {
+    list_each(&server->peers, link)
+    {
         struct peer *peer = list_item(link, struct peer, link);
 
         if (peer->id == id) {
@@ -306,14 +321,16 @@ void server_tick(struct server *server)
 {
     int64_t now_us = daemon_now_us(server->daemon);
 
-    list_each(&server->peers, link) {
+    list_each(&server->peers, link)
+    {
         struct peer *peer = list_item(link, struct peer, link);
 
         if (peer->role == ROLE_NONE && now_us - peer->since_us > HELLO_MS * 1000) {
             rpc_finish(peer->conn);
             continue;
         }
-        list_each(&peer->calls, call_link) {
+        list_each(&peer->calls, call_link)
+        {
             struct call *call = list_item(call_link, struct call, link);
 
             if (now_us >= call->deadline_us) {
@@ -331,7 +348,8 @@ int peer_send(struct peer *peer, enum msg_type type, uint16_t flags, uint32_t ca
     return peer->conn ? msg_send(peer->conn, type, flags, call, message) : GEMS_E_PEER;
 }
 
-void peer_reply(struct peer *peer, uint32_t call, enum msg_type type, const ProtobufCMessage *message)
+void peer_reply(struct peer *peer, uint32_t call, enum msg_type type,
+                const ProtobufCMessage *message)
 {
     if (call) {
         peer_send(peer, type, RPC_REPLY | RPC_LAST, call, message);
@@ -359,8 +377,8 @@ void peer_finish(struct peer *peer)
     }
 }
 
-int peer_call(struct peer *peer, enum msg_type type, const ProtobufCMessage *message, uint64_t timeout_ms,
-              peer_answer_fn *done, void *arg, struct gems_error *err)
+int peer_call(struct peer *peer, enum msg_type type, const ProtobufCMessage *message,
+              uint64_t timeout_ms, peer_answer_fn *done, void *arg, struct gems_error *err)
 {
     struct call *call = calloc(1, sizeof *call);
     int status;
@@ -384,7 +402,8 @@ int peer_call(struct peer *peer, enum msg_type type, const ProtobufCMessage *mes
 int stream_begin(struct stream *stream, struct peer *peer, uint32_t call, struct gems_error *err)
 {
     if (peer->n_streams >= PEER_STREAMS) {
-        return gems_error_set(err, GEMS_E_STATE, "too many streams on one connection, at most %d", PEER_STREAMS);
+        return gems_error_set(err, GEMS_E_STATE, "too many streams on one connection, at most %d",
+                              PEER_STREAMS);
     }
     stream->peer = peer;
     stream->call = call;

@@ -23,15 +23,15 @@ struct peer {
     struct rpc_conn *conn; /* NULL once closed */
     uint64_t id;           /* never used twice */
     enum role role;
-    char user[64];         /* name; of ranks and workers too */
+    char user[64]; /* name; of ranks and workers too */
     char address[80];
     bool is_operator;
     bool is_listed_worker; /* may register nodes */
     bool is_viewer;        /* may look, not act */
     struct listen_peer who;
     int64_t since_us;
-    struct cluster_node *node;     /* worker: after Register */
-    bool has_rank;         /* rank: after Join */
+    struct cluster_node *node; /* worker: after Register */
+    bool has_rank;             /* rank: after Join */
     uint64_t job;
     uint32_t attempt, rank;
     struct list streams, calls;
@@ -62,7 +62,8 @@ struct peer *server_peer(struct server *server, uint64_t id); /* NULL: gone */
 /* As rpc_send; a gone peer is no error here. */
 int peer_send(struct peer *peer, enum msg_type type, uint16_t flags, uint32_t call,
               const ProtobufCMessage *message);
-void peer_reply(struct peer *peer, uint32_t call, enum msg_type type, const ProtobufCMessage *message);
+void peer_reply(struct peer *peer, uint32_t call, enum msg_type type,
+                const ProtobufCMessage *message);
 void peer_ok(struct peer *peer, uint32_t call);
 void peer_error(struct peer *peer, uint32_t call, const struct gems_error *err);
 /* Sends what is queued, then closes. */
@@ -70,9 +71,10 @@ void peer_finish(struct peer *peer);
 
 /* Asks the peer. done is called once: with the answer, or NULL and err when
  * the peer is gone or answers with an error or too late. */
-typedef void peer_answer_fn(void *arg, const ProtobufCMessage *answer, const struct gems_error *err);
-int peer_call(struct peer *peer, enum msg_type type, const ProtobufCMessage *message, uint64_t timeout_ms,
-              peer_answer_fn *done, void *arg, struct gems_error *err);
+typedef void peer_answer_fn(void *arg, const ProtobufCMessage *answer,
+                            const struct gems_error *err);
+int peer_call(struct peer *peer, enum msg_type type, const ProtobufCMessage *message,
+              uint64_t timeout_ms, peer_answer_fn *done, void *arg, struct gems_error *err);
 
 /* GEMS_E_STATE if the peer has too many. */
 int stream_begin(struct stream *stream, struct peer *peer, uint32_t call, struct gems_error *err);

@@ -10,7 +10,9 @@
 static const char *const log_levels[] = { "error", "warning", "info", "debug", NULL };
 
 #define KEY(section, name, kind, member, ...)                                                      \
-    { section, name, kind, offsetof(struct settings, member), __VA_ARGS__ }
+    {                                                                                              \
+        section, name, kind, offsetof(struct settings, member), __VA_ARGS__                        \
+    }
 
 enum { MIN_MS = 10, MAX_MS = 24 * 3600 * 1000 };
 
@@ -98,13 +100,15 @@ int settings_check(const struct settings *settings, struct gems_error *err)
     if (!is_given(settings->state_dir) || !is_given(settings->socket)) {
         return gems_error_set(err, GEMS_E_INVALID, "--state-dir and --socket must not be empty");
     }
-    if (is_given(settings->listen) && (!is_given(settings->tls_cert) || !is_given(settings->tls_key))) {
+    if (is_given(settings->listen) &&
+        (!is_given(settings->tls_cert) || !is_given(settings->tls_key))) {
         gems_error_set(err, GEMS_E_INVALID, "--listen %s: refused without TLS", settings->listen);
         gems_error_hint(err, "give --tls-cert and --tls-key (PEM files)");
         return GEMS_E_INVALID;
     }
     if (is_given(settings->listen) && !is_given(settings->tokens) && !is_given(settings->tls_ca)) {
-        gems_error_set(err, GEMS_E_INVALID, "--listen %s: nobody could be let in", settings->listen);
+        gems_error_set(err, GEMS_E_INVALID, "--listen %s: nobody could be let in",
+                       settings->listen);
         gems_error_hint(err, "give --tokens FILE or --tls-ca FILE for client certificates");
         return GEMS_E_INVALID;
     }

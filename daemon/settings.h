@@ -11,7 +11,7 @@ struct gems_error;
 
 struct settings {
     char *state_dir, *socket, *listen, *tls_cert, *tls_key, *tls_ca, *tokens;
-    int log_level; /* index into error, warning, info, debug */
+    int log_level;              /* index into error, warning, info, debug */
     struct conf_list operators; /* users who may act on all jobs and on nodes */
     struct conf_list workers;   /* users whose agents are let in on the unix socket */
     uint64_t ballast_bytes, log_bytes, reserve_bytes, checkpoint_queue_bytes;
@@ -25,7 +25,7 @@ struct settings {
     uint64_t stop_ms;             /* for a checkpoint before a stop */
     uint64_t kill_ms;             /* from TERM to KILL, and before KILL is repeated */
     uint64_t inspect_ms;
-    uint64_t backoff_ms;          /* unit of the wait before a retry; 1000 */
+    uint64_t backoff_ms; /* unit of the wait before a retry; 1000 */
 };
 
 extern const struct conf_table settings_table;

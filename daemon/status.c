@@ -14,7 +14,10 @@
 enum { LIST_LIMIT = 2000 };
 
 static const char *const recompute_names[] = {
-    [RECOMPUTE_NONE] = "none", [RECOMPUTE_CHEAP] = "cheap", [RECOMPUTE_ALL] = "all", [RECOMPUTE_AUTO] = "auto",
+    [RECOMPUTE_NONE] = "none",
+    [RECOMPUTE_CHEAP] = "cheap",
+    [RECOMPUTE_ALL] = "all",
+    [RECOMPUTE_AUTO] = "auto",
 };
 
 /* ---- live jobs ---- */
@@ -29,7 +32,8 @@ static void fill_rates(const struct job *job, Gems__JobInfo *info)
     }
     if (job->attempt && job->attempt->has_plan) {
         const struct plan *plan = &job->attempt->plan;
-        struct progress_rest rest = { plan->steps_total, plan->steps_per_epoch, job->spec.checkpoint_every_steps,
+        struct progress_rest rest = { plan->steps_total, plan->steps_per_epoch,
+                                      job->spec.checkpoint_every_steps,
                                       job->spec.checkpoint_every_epochs, plan->eval.n_ranks > 0 };
 
         info->steps_total = plan->steps_total;
@@ -50,6 +54,7 @@ static void fill_info(const struct job *job, Gems__JobInfo *info)
     info->state = (char *)job_state_name(job->core.state);
     info->reason = (char *)job->core.reason;
     info->failure_class = (char *)failure_name(job->core.failure);
+    info->advice = (char *)failure_advice(job->core.failure);
     info->attempt = job->core.attempt;
     info->submitted_us = job->submitted_us;
     info->started_us = job->started_us;
@@ -61,7 +66,8 @@ static void fill_info(const struct job *job, Gems__JobInfo *info)
     info->accuracy = progress->accuracy;
     info->eval_loss = progress->eval_loss;
     info->eval_accuracy = progress->eval_accuracy;
-    info->schedule = (char *)(job->schedule[0] ? job->schedule : schedule_name(job->spec.parallel.schedule));
+    info->schedule =
+        (char *)(job->schedule[0] ? job->schedule : schedule_name(job->spec.parallel.schedule));
     info->stages = job->stages ? job->stages : job->spec.parallel.stages;
     info->groups = job->groups ? job->groups : job->spec.parallel.groups;
     info->microbatch = job->spec.parallel.microbatch;
@@ -152,8 +158,8 @@ static void fill_checkpoint(const struct store_checkpoint *row, Gems__Checkpoint
 }
 
 /* rows newest first; pointers go into a reply, owned by the caller. */
-static int fill_checkpoints(const struct store_checkpoint *rows, size_t n, Gems__CheckpointInfo **ret_infos,
-                            Gems__CheckpointInfo ***ret_pointers)
+static int fill_checkpoints(const struct store_checkpoint *rows, size_t n,
+                            Gems__CheckpointInfo **ret_infos, Gems__CheckpointInfo ***ret_pointers)
 {
     *ret_infos = calloc(n + 1, sizeof **ret_infos);
     *ret_pointers = calloc(n + 1, sizeof **ret_pointers);
@@ -256,7 +262,7 @@ struct query {
     uint64_t peer, job;
     uint32_t call;
     enum query_kind kind;
-    unsigned states; /* LIST */
+    unsigned states;    /* LIST */
     enum job_verb verb; /* REFUSAL */
     struct store_job *jobs;
     size_t n_jobs;
@@ -275,7 +281,8 @@ static void query_work(void *arg)
     struct gems_error *err = &query->err;
 
     if (query->kind == QUERY_LIST) {
-        query->result = store_list(store, query->states, LIST_LIMIT, &query->jobs, &query->n_jobs, err);
+        query->result =
+            store_list(store, query->states, LIST_LIMIT, &query->jobs, &query->n_jobs, err);
         return;
     }
     query->jobs = calloc(1, sizeof *query->jobs);
@@ -288,7 +295,8 @@ static void query_work(void *arg)
     if (query->kind == QUERY_EVENTS) {
         query->result = store_events(store, query->job, &query->events, &query->n_events, err);
     } else {
-        query->result = store_checkpoints(store, query->job, &query->checkpoints, &query->n_checkpoints, err);
+        query->result =
+            store_checkpoints(store, query->job, &query->checkpoints, &query->n_checkpoints, err);
     }
 }
 
@@ -301,6 +309,7 @@ static void patch_info(const struct store_job *row, Gems__JobInfo *info)
     info->state = (char *)job_state_name(row->core.state);
     info->reason = (char *)row->core.reason;
     info->failure_class = (char *)failure_name(row->core.failure);
+    info->advice = (char *)failure_advice(row->core.failure);
     info->attempt = row->core.attempt;
     info->submitted_us = row->submitted_us;
     info->started_us = row->started_us;
@@ -313,8 +322,8 @@ static void patch_info(const struct store_job *row, Gems__JobInfo *info)
 static void answer_status(struct query *query, struct peer *peer)
 {
     const struct store_job *row = &query->jobs[0];
-    Gems__StatusReply *stored = row->status.n ? gems__status_reply__unpack(NULL, row->status.n, row->status.data)
-                                              : NULL;
+    Gems__StatusReply *stored =
+        row->status.n ? gems__status_reply__unpack(NULL, row->status.n, row->status.data) : NULL;
     Gems__StatusReply reply = GEMS__STATUS_REPLY__INIT;
     Gems__JobInfo info = GEMS__JOB_INFO__INIT;
     Gems__CheckpointInfo *infos = NULL, **pointers = NULL;
@@ -333,7 +342,8 @@ static void answer_status(struct query *query, struct peer *peer)
         reply.n_checkpoints = query->n_checkpoints;
     }
     for (size_t i = 0; i < query->n_checkpoints; i++) {
-        if (job_is_ended(row->core.state) && query->checkpoints[i].is_final && !info.weights_hash[0]) {
+        if (job_is_ended(row->core.state) && query->checkpoints[i].is_final &&
+            !info.weights_hash[0]) {
             info.weights_hash = query->checkpoints[i].weights_hash;
         }
     }
@@ -349,7 +359,8 @@ static void answer_list(struct query *query, struct peer *peer)
 {
     Gems__ListReply reply = GEMS__LIST_REPLY__INIT;
     size_t n = query->n_jobs;
-    Gems__JobInfo *infos = calloc(n + 1, sizeof *infos), **pointers = calloc(n + 1, sizeof *pointers);
+    Gems__JobInfo *infos = calloc(n + 1, sizeof *infos),
+                  **pointers = calloc(n + 1, sizeof *pointers);
     Gems__StatusReply **stored = calloc(n + 1, sizeof *stored);
 
     for (size_t i = 0; infos && pointers && stored && i < n; i++) {
@@ -359,7 +370,9 @@ static void answer_list(struct query *query, struct peer *peer)
         gems__job_info__init(&infos[i]);
         infos[i].loss = infos[i].accuracy = infos[i].eval_loss = infos[i].eval_accuracy = NAN;
         infos[i].samples_per_second = infos[i].eta_seconds = NAN;
-        stored[i] = row->status.n ? gems__status_reply__unpack(NULL, row->status.n, row->status.data) : NULL;
+        stored[i] = row->status.n
+                        ? gems__status_reply__unpack(NULL, row->status.n, row->status.data)
+                        : NULL;
         if (job) {
             fill_info(job, &infos[i]);
         } else {
@@ -386,7 +399,8 @@ static void answer_events(struct query *query, struct peer *peer)
 {
     Gems__EventsReply reply = GEMS__EVENTS_REPLY__INIT;
     size_t n = query->n_events;
-    Gems__EventInfo *infos = calloc(n + 1, sizeof *infos), **pointers = calloc(n + 1, sizeof *pointers);
+    Gems__EventInfo *infos = calloc(n + 1, sizeof *infos),
+                    **pointers = calloc(n + 1, sizeof *pointers);
 
     for (size_t i = 0; infos && pointers && i < n; i++) {
         const struct store_event *row = &query->events[i];
@@ -424,7 +438,8 @@ static void answer_checkpoints(struct query *query, struct peer *peer)
 static void answer_refusal(struct query *query, struct peer *peer)
 {
     if (job_verb_check(query->job, query->verb, query->jobs[0].core.state, &query->err) >= 0) {
-        gems_error_set(&query->err, GEMS_E_STATE, "job %llu has just ended", (unsigned long long)query->job);
+        gems_error_set(&query->err, GEMS_E_STATE, "job %llu has just ended",
+                       (unsigned long long)query->job);
     }
     peer_error(peer, query->call, &query->err);
 }
@@ -432,8 +447,8 @@ static void answer_refusal(struct query *query, struct peer *peer)
 static void query_done(void *arg, bool is_run)
 {
     static void (*const answers[])(struct query *, struct peer *) = {
-        [QUERY_STATUS] = answer_status, [QUERY_LIST] = answer_list,
-        [QUERY_EVENTS] = answer_events, [QUERY_CHECKPOINTS] = answer_checkpoints,
+        [QUERY_STATUS] = answer_status,   [QUERY_LIST] = answer_list,
+        [QUERY_EVENTS] = answer_events,   [QUERY_CHECKPOINTS] = answer_checkpoints,
         [QUERY_REFUSAL] = answer_refusal,
     };
     struct query *query = arg;
@@ -453,8 +468,8 @@ static void query_done(void *arg, bool is_run)
     free(query);
 }
 
-static void ask_store(struct peer *peer, uint32_t call, enum query_kind kind, uint64_t job, unsigned states,
-                      enum job_verb verb)
+static void ask_store(struct peer *peer, uint32_t call, enum query_kind kind, uint64_t job,
+                      unsigned states, enum job_verb verb)
 {
     struct query *query = calloc(1, sizeof *query);
     struct gems_error err;
@@ -513,9 +528,11 @@ void on_list(struct peer *peer, uint32_t call, const ProtobufCMessage *base)
         int state = job_state_from_name(message->states[i]);
 
         if (state < 0) {
-            gems_error_set(&err, GEMS_E_INVALID, "state \"%.32s\": no such state", message->states[i]);
-            gems_error_hint(&err, "QUEUED, PLACING, STARTING, RUNNING, PAUSED, STOPPING, SUCCEEDED, FAILED"
-                                  " or CANCELLED");
+            gems_error_set(&err, GEMS_E_INVALID, "state \"%.32s\": no such state",
+                           message->states[i]);
+            gems_error_hint(
+                &err, "QUEUED, PLACING, STARTING, RUNNING, PAUSED, STOPPING, SUCCEEDED, FAILED"
+                      " or CANCELLED");
             peer_error(peer, call, &err);
             return;
         }
@@ -529,17 +546,20 @@ void on_nodes(struct peer *peer, uint32_t call, const ProtobufCMessage *base)
     struct daemon *daemon = peer->daemon;
     size_t n = list_count(&daemon->nodes), n_devices = 0, i = 0, k = 0;
     Gems__NodesReply reply = GEMS__NODES_REPLY__INIT;
-    Gems__NodeInfo *nodes = calloc(n + 1, sizeof *nodes), **pointers = calloc(n + 1, sizeof *pointers);
+    Gems__NodeInfo *nodes = calloc(n + 1, sizeof *nodes),
+                   **pointers = calloc(n + 1, sizeof *pointers);
     Gems__DeviceInfo *devices, **device_pointers;
 
     (void)base;
-    list_each(&daemon->nodes, count_link) {
+    list_each(&daemon->nodes, count_link)
+    {
         n_devices += list_item(count_link, struct cluster_node, link)->n_devices;
     }
     devices = calloc(n_devices + 1, sizeof *devices);
     device_pointers = calloc(n_devices + 1, sizeof *device_pointers);
     if (nodes && pointers && devices && device_pointers) {
-        list_each(&daemon->nodes, link) {
+        list_each(&daemon->nodes, link)
+        {
             const struct cluster_node *node = list_item(link, struct cluster_node, link);
 
             gems__node_info__init(&nodes[i]);

@@ -41,11 +41,13 @@ static int check_file(sqlite3 *db, struct gems_error *err)
     if (status < 0) {
         return status;
     }
-    return !strcmp(verdict, "ok") ? GEMS_OK
-                                  : gems_error_set(err, GEMS_E_DATA, "database is damaged: %s", verdict);
+    return !strcmp(verdict, "ok")
+               ? GEMS_OK
+               : gems_error_set(err, GEMS_E_DATA, "database is damaged: %s", verdict);
 }
 
-int store_open(const char *dir, uint64_t ballast_bytes, struct store **ret_store, struct gems_error *err)
+int store_open(const char *dir, uint64_t ballast_bytes, struct store **ret_store,
+               struct gems_error *err)
 {
     struct store *store = calloc(1, sizeof *store);
     char path[1024];
@@ -114,7 +116,8 @@ void store_keep(struct store *store)
     }
 }
 
-static int transact_once(struct store *store, store_body_fn *body, void *arg, struct gems_error *err)
+static int transact_once(struct store *store, store_body_fn *body, void *arg,
+                         struct gems_error *err)
 {
     int status = sql_exec(store->db, "BEGIN IMMEDIATE", err);
 

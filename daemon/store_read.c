@@ -25,7 +25,8 @@ void store_attempt_fini(struct store_attempt *attempt)
     memset(attempt, 0, sizeof *attempt);
 }
 
-static int read_name(sqlite3_stmt *stmt, int column, int (*from_name)(const char *), struct gems_error *err)
+static int read_name(sqlite3_stmt *stmt, int column, int (*from_name)(const char *),
+                     struct gems_error *err)
 {
     char name[32];
     int value;
@@ -34,7 +35,8 @@ static int read_name(sqlite3_stmt *stmt, int column, int (*from_name)(const char
     value = from_name(name);
     return value >= 0 ? value
                       : gems_error_set(err, GEMS_E_DATA, "database: unknown %s \"%s\" of job %lld",
-                                       sqlite3_column_name(stmt, column), name, (long long)sql_int(stmt, 0));
+                                       sqlite3_column_name(stmt, column), name,
+                                       (long long)sql_int(stmt, 0));
 }
 
 static int read_job(sqlite3_stmt *stmt, struct store_job *ret_job, struct gems_error *err)
@@ -73,7 +75,8 @@ static int read_job(sqlite3_stmt *stmt, struct store_job *ret_job, struct gems_e
     return GEMS_OK;
 }
 
-static int read_jobs(sqlite3_stmt *stmt, struct store_job **ret_jobs, size_t *ret_n, struct gems_error *err)
+static int read_jobs(sqlite3_stmt *stmt, struct store_job **ret_jobs, size_t *ret_n,
+                     struct gems_error *err)
 {
     struct store_job *jobs = NULL;
     size_t n = 0;
@@ -108,22 +111,24 @@ static int read_jobs(sqlite3_stmt *stmt, struct store_job **ret_jobs, size_t *re
 int store_job(struct store *store, uint64_t id, struct store_job *ret_job, struct gems_error *err)
 {
     sqlite3_stmt *stmt = NULL;
-    int status = sql_query(store->db, &stmt, err, "SELECT " JOB_COLUMNS " FROM jobs WHERE id=?", "i",
-                           (int64_t)id);
+    int status = sql_query(store->db, &stmt, err, "SELECT " JOB_COLUMNS " FROM jobs WHERE id=?",
+                           "i", (int64_t)id);
 
     if (status >= 0) {
         status = sql_row(stmt, err);
         if (status > 0) {
             status = read_job(stmt, ret_job, err);
         } else if (status == 0) {
-            status = gems_error_set(err, GEMS_E_NOTFOUND, "job %llu: no such job", (unsigned long long)id);
+            status = gems_error_set(err, GEMS_E_NOTFOUND, "job %llu: no such job",
+                                    (unsigned long long)id);
         }
     }
     sql_done(stmt);
     return status;
 }
 
-int store_live_jobs(struct store *store, struct store_job **ret_jobs, size_t *ret_n, struct gems_error *err)
+int store_live_jobs(struct store *store, struct store_job **ret_jobs, size_t *ret_n,
+                    struct gems_error *err)
 {
     sqlite3_stmt *stmt = NULL;
     int status = sql_query(store->db, &stmt, err,
@@ -138,8 +143,8 @@ int store_live_jobs(struct store *store, struct store_job **ret_jobs, size_t *re
     return status;
 }
 
-int store_list(struct store *store, unsigned states, size_t limit, struct store_job **ret_jobs, size_t *ret_n,
-               struct gems_error *err)
+int store_list(struct store *store, unsigned states, size_t limit, struct store_job **ret_jobs,
+               size_t *ret_n, struct gems_error *err)
 {
     sqlite3_stmt *stmt = NULL;
     char sql[512];
@@ -148,7 +153,8 @@ int store_list(struct store *store, unsigned states, size_t limit, struct store_
 
     for (int i = 0, k = 0; states && i < JOB_STATE_COUNT; i++) {
         if (states & 1u << i) {
-            n += (size_t)snprintf(sql + n, sizeof sql - n, "%s'%s'", k++ ? ", " : " WHERE state IN (",
+            n += (size_t)snprintf(sql + n, sizeof sql - n, "%s'%s'",
+                                  k++ ? ", " : " WHERE state IN (",
                                   job_state_name((enum job_state)i));
         }
     }
@@ -161,8 +167,8 @@ int store_list(struct store *store, unsigned states, size_t limit, struct store_
     return status;
 }
 
-static int read_ranks(struct store *store, uint64_t job, uint32_t number, struct store_attempt *attempt,
-                      struct gems_error *err)
+static int read_ranks(struct store *store, uint64_t job, uint32_t number,
+                      struct store_attempt *attempt, struct gems_error *err)
 {
     sqlite3_stmt *stmt = NULL;
     int status = sql_query(store->db, &stmt, err,
@@ -195,7 +201,8 @@ static int read_attempt(sqlite3_stmt *stmt, struct store_attempt *attempt, struc
     const void *secret = sqlite3_column_blob(stmt, 1);
 
     if (sqlite3_column_bytes(stmt, 1) != (int)sizeof attempt->secret) {
-        return gems_error_set(err, GEMS_E_DATA, "database: secret of an attempt has a wrong length");
+        return gems_error_set(err, GEMS_E_DATA,
+                              "database: secret of an attempt has a wrong length");
     }
     memcpy(attempt->secret, secret, sizeof attempt->secret);
     sql_text(stmt, 2, attempt->token, sizeof attempt->token);
@@ -204,14 +211,15 @@ static int read_attempt(sqlite3_stmt *stmt, struct store_attempt *attempt, struc
     return sql_blob(stmt, 0, &attempt->plan.data, &attempt->plan.n, err);
 }
 
-int store_attempt(struct store *store, uint64_t job, uint32_t attempt, struct store_attempt *ret_attempt,
-                  struct gems_error *err)
+int store_attempt(struct store *store, uint64_t job, uint32_t attempt,
+                  struct store_attempt *ret_attempt, struct gems_error *err)
 {
     struct store_attempt row = { 0 };
     sqlite3_stmt *stmt = NULL;
-    int status = sql_query(store->db, &stmt, err,
-                           "SELECT plan, secret, token, restore_step FROM attempts WHERE job=? AND attempt=?",
-                           "ii", (int64_t)job, (int64_t)attempt);
+    int status = sql_query(
+        store->db, &stmt, err,
+        "SELECT plan, secret, token, restore_step FROM attempts WHERE job=? AND attempt=?", "ii",
+        (int64_t)job, (int64_t)attempt);
 
     if (status >= 0) {
         status = sql_row(stmt, err);
@@ -235,8 +243,9 @@ int store_attempt(struct store *store, uint64_t job, uint32_t attempt, struct st
 }
 
 /* Reads all rows into an array of `size`-byte elements. */
-static int read_all(sqlite3_stmt *stmt, size_t size, int (*read)(sqlite3_stmt *, void *, struct gems_error *),
-                    void **ret_rows, size_t *ret_n, struct gems_error *err)
+static int read_all(sqlite3_stmt *stmt, size_t size,
+                    int (*read)(sqlite3_stmt *, void *, struct gems_error *), void **ret_rows,
+                    size_t *ret_n, struct gems_error *err)
 {
     char *rows = NULL;
     size_t n = 0;
@@ -285,9 +294,10 @@ int store_events(struct store *store, uint64_t job, struct store_event **ret_eve
 {
     sqlite3_stmt *stmt = NULL;
     void *rows = NULL;
-    int status = sql_query(store->db, &stmt, err,
-                           "SELECT when_us, who, event, state, attempt, why FROM events WHERE job=? ORDER BY id",
-                           "i", (int64_t)job);
+    int status = sql_query(
+        store->db, &stmt, err,
+        "SELECT when_us, who, event, state, attempt, why FROM events WHERE job=? ORDER BY id", "i",
+        (int64_t)job);
 
     if (status >= 0) {
         status = read_all(stmt, sizeof(struct store_event), read_event, &rows, ret_n, err);
@@ -320,23 +330,26 @@ static int read_checkpoint(sqlite3_stmt *stmt, void *row, struct gems_error *err
     } else if (!strcmp(trust, "damaged")) {
         checkpoint->trust = CHECKPOINT_DAMAGED;
     } else {
-        return gems_error_set(err, GEMS_E_DATA, "database: unknown trust \"%s\" of a checkpoint", trust);
+        return gems_error_set(err, GEMS_E_DATA, "database: unknown trust \"%s\" of a checkpoint",
+                              trust);
     }
     return GEMS_OK;
 }
 
-int store_checkpoints(struct store *store, uint64_t job, struct store_checkpoint **ret_rows, size_t *ret_n,
-                      struct gems_error *err)
+int store_checkpoints(struct store *store, uint64_t job, struct store_checkpoint **ret_rows,
+                      size_t *ret_n, struct gems_error *err)
 {
     sqlite3_stmt *stmt = NULL;
     void *rows = NULL;
-    int status = sql_query(store->db, &stmt, err,
-                           "SELECT job, step, epoch, samples, bytes, when_us, attempt, is_final, trust,"
-                           " weights_hash, eval_accuracy FROM checkpoints WHERE job=? ORDER BY step DESC",
-                           "i", (int64_t)job);
+    int status =
+        sql_query(store->db, &stmt, err,
+                  "SELECT job, step, epoch, samples, bytes, when_us, attempt, is_final, trust,"
+                  " weights_hash, eval_accuracy FROM checkpoints WHERE job=? ORDER BY step DESC",
+                  "i", (int64_t)job);
 
     if (status >= 0) {
-        status = read_all(stmt, sizeof(struct store_checkpoint), read_checkpoint, &rows, ret_n, err);
+        status =
+            read_all(stmt, sizeof(struct store_checkpoint), read_checkpoint, &rows, ret_n, err);
     }
     sql_done(stmt);
     *ret_rows = rows;
@@ -354,7 +367,8 @@ static int read_node(sqlite3_stmt *stmt, void *row, struct gems_error *err)
     return GEMS_OK;
 }
 
-int store_nodes(struct store *store, struct store_node **ret_nodes, size_t *ret_n, struct gems_error *err)
+int store_nodes(struct store *store, struct store_node **ret_nodes, size_t *ret_n,
+                struct gems_error *err)
 {
     sqlite3_stmt *stmt = NULL;
     void *rows = NULL;

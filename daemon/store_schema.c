@@ -6,8 +6,10 @@
 
 static const char *const steps[STORE_SCHEMA] = {
     "CREATE TABLE jobs("
-    " id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL, user TEXT NOT NULL, key TEXT NOT NULL,"
-    " state TEXT NOT NULL, attempt INTEGER NOT NULL, restarts INTEGER NOT NULL, ending TEXT NOT NULL,"
+    " id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL, user TEXT NOT NULL, key TEXT NOT "
+    "NULL,"
+    " state TEXT NOT NULL, attempt INTEGER NOT NULL, restarts INTEGER NOT NULL, ending TEXT NOT "
+    "NULL,"
     " failure TEXT NOT NULL, reason TEXT NOT NULL, submitted_us INTEGER NOT NULL,"
     " started_us INTEGER NOT NULL, finished_us INTEGER NOT NULL, used_ms INTEGER NOT NULL,"
     " spec BLOB NOT NULL, status BLOB);"
@@ -18,8 +20,10 @@ static const char *const steps[STORE_SCHEMA] = {
     " secret BLOB NOT NULL, token TEXT NOT NULL, restore_step INTEGER, PRIMARY KEY(job, attempt));"
     "CREATE TABLE ranks("
     " job INTEGER NOT NULL, attempt INTEGER NOT NULL, rank INTEGER NOT NULL, node TEXT NOT NULL,"
-    " device TEXT NOT NULL, backend TEXT NOT NULL, threads INTEGER NOT NULL, memory_bytes INTEGER NOT NULL,"
-    " PRIMARY KEY(job, attempt, rank), FOREIGN KEY(job, attempt) REFERENCES attempts(job, attempt));"
+    " device TEXT NOT NULL, backend TEXT NOT NULL, threads INTEGER NOT NULL, memory_bytes INTEGER "
+    "NOT NULL,"
+    " PRIMARY KEY(job, attempt, rank), FOREIGN KEY(job, attempt) REFERENCES attempts(job, "
+    "attempt));"
     "CREATE TABLE events("
     " id INTEGER PRIMARY KEY, job INTEGER NOT NULL REFERENCES jobs(id), when_us INTEGER NOT NULL,"
     " who TEXT NOT NULL, event TEXT NOT NULL, state TEXT NOT NULL, attempt INTEGER NOT NULL,"
@@ -66,10 +70,11 @@ int store_migrate(sqlite3 *db, struct gems_error *err)
         return GEMS_E_UNSUPPORTED;
     }
     for (; status >= 0 && version < STORE_SCHEMA; version++) {
-        char *sql = sqlite3_mprintf("BEGIN IMMEDIATE; %s PRAGMA user_version=%lld; COMMIT;", steps[version],
-                                    (long long)version + 1);
+        char *sql = sqlite3_mprintf("BEGIN IMMEDIATE; %s PRAGMA user_version=%lld; COMMIT;",
+                                    steps[version], (long long)version + 1);
 
-        status = sql ? sql_exec(db, sql, err) : gems_error_set(err, GEMS_E_NOMEM, "database: no memory");
+        status =
+            sql ? sql_exec(db, sql, err) : gems_error_set(err, GEMS_E_NOMEM, "database: no memory");
         sqlite3_free(sql);
     }
     return status;

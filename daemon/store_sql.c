@@ -31,7 +31,8 @@ int sql_error(sqlite3 *db, int code, const char *what, struct gems_error *err)
     default:
         break;
     }
-    return gems_error_set(err, status, "%s: %s", what, db ? sqlite3_errmsg(db) : sqlite3_errstr(code));
+    return gems_error_set(err, status, "%s: %s", what,
+                          db ? sqlite3_errmsg(db) : sqlite3_errstr(code));
 }
 
 int sql_exec(sqlite3 *db, const char *sql, struct gems_error *err)
@@ -69,8 +70,8 @@ static int bind_all(sqlite3_stmt *stmt, const char *format, va_list args)
     return SQLITE_OK;
 }
 
-static int prepare(sqlite3 *db, sqlite3_stmt **ret_stmt, const char *sql, const char *format, va_list args,
-                   struct gems_error *err)
+static int prepare(sqlite3 *db, sqlite3_stmt **ret_stmt, const char *sql, const char *format,
+                   va_list args, struct gems_error *err)
 {
     int code = sqlite3_prepare_v2(db, sql, -1, ret_stmt, NULL);
 
@@ -150,10 +151,12 @@ int64_t sql_int(sqlite3_stmt *stmt, int column)
 
 double sql_double(sqlite3_stmt *stmt, int column)
 {
-    return sqlite3_column_type(stmt, column) == SQLITE_NULL ? NAN : sqlite3_column_double(stmt, column);
+    return sqlite3_column_type(stmt, column) == SQLITE_NULL ? NAN
+                                                            : sqlite3_column_double(stmt, column);
 }
 
-int sql_blob(sqlite3_stmt *stmt, int column, uint8_t **ret_bytes, size_t *ret_n, struct gems_error *err)
+int sql_blob(sqlite3_stmt *stmt, int column, uint8_t **ret_bytes, size_t *ret_n,
+             struct gems_error *err)
 {
     const void *bytes = sqlite3_column_blob(stmt, column);
     size_t n = (size_t)sqlite3_column_bytes(stmt, column);

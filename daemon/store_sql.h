@@ -38,6 +38,7 @@ void sql_text(sqlite3_stmt *stmt, int column, char *ret_text, size_t n);
 int64_t sql_int(sqlite3_stmt *stmt, int column);
 double sql_double(sqlite3_stmt *stmt, int column); /* null: NaN */
 /* Copy of a blob, owned by the caller; NULL and 0 for null. GEMS_E_NOMEM. */
-int sql_blob(sqlite3_stmt *stmt, int column, uint8_t **ret_bytes, size_t *ret_n, struct gems_error *err);
+int sql_blob(sqlite3_stmt *stmt, int column, uint8_t **ret_bytes, size_t *ret_n,
+             struct gems_error *err);
 
 #endif

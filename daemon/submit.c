@@ -45,7 +45,8 @@ static void store_work(void *arg)
 {
     struct submit *submit = arg;
 
-    submit->result = store_submit(submit->daemon->store, &submit->row, &submit->id, &submit->is_new, &submit->err);
+    submit->result = store_submit(submit->daemon->store, &submit->row, &submit->id, &submit->is_new,
+                                  &submit->err);
 }
 
 static void store_done(void *arg, bool is_run)
@@ -69,8 +70,8 @@ static void store_done(void *arg, bool is_run)
             log_error("job %llu: stored, but runs only after a restart of gemsd: %s",
                       (unsigned long long)submit->id, submit->err.text);
         }
-        log_info("job %llu \"%s\" submitted by %s", (unsigned long long)submit->id, submit->row.name,
-                 submit->row.user);
+        log_info("job %llu \"%s\" submitted by %s", (unsigned long long)submit->id,
+                 submit->row.name, submit->row.user);
         daemon->is_placing = true;
     }
     if (peer) {
@@ -111,8 +112,8 @@ static bool is_refused(struct inquiry *inquiry)
     bool is_wrong = inquiry->status == GEMS_E_INVALID || inquiry->status == GEMS_E_UNSUPPORTED;
 
     if (inquiry->part == INQUIRY_DONE && !inquiry->plan.fits) {
-        gems_error_set(err, GEMS_E_NOFIT, "does not fit the %u devices at hand: %.300s", inquiry->set.n,
-                       inquiry->plan.advice);
+        gems_error_set(err, GEMS_E_NOFIT, "does not fit the %u devices at hand: %.300s",
+                       inquiry->set.n, inquiry->plan.advice);
         gems_error_hint(err, "gems-client plan shows the bytes of every device");
         return true;
     }
@@ -156,8 +157,8 @@ static void looked(struct inquiry *inquiry)
 
 /* ---- asked ---- */
 
-static int check_submit(struct peer *peer, const Gems__JobSpec *message, const char *key, struct job_spec *ret_spec,
-                        struct gems_error *err)
+static int check_submit(struct peer *peer, const Gems__JobSpec *message, const char *key,
+                        struct job_spec *ret_spec, struct gems_error *err)
 {
     if (peer->is_viewer) {
         return gems_error_set(err, GEMS_E_DENIED, "%s may look, not submit", peer->user);
@@ -166,15 +167,18 @@ static int check_submit(struct peer *peer, const Gems__JobSpec *message, const c
         return gems_error_set(err, GEMS_E_INVALID, "submit: no job");
     }
     if (strlen(key) >= STORE_KEY_BYTES) {
-        return gems_error_set(err, GEMS_E_INVALID, "submit: the key is longer than %d bytes", STORE_KEY_BYTES - 1);
+        return gems_error_set(err, GEMS_E_INVALID, "submit: the key is longer than %d bytes",
+                              STORE_KEY_BYTES - 1);
     }
     if (jobs_count(peer->daemon) >= peer->daemon->settings->max_jobs) {
-        return gems_error_set(err, GEMS_E_STATE, "submit: %zu jobs wait or run already", jobs_count(peer->daemon));
+        return gems_error_set(err, GEMS_E_STATE, "submit: %zu jobs wait or run already",
+                              jobs_count(peer->daemon));
     }
     return spec_from_proto(message, ret_spec, err);
 }
 
-static void ask(struct peer *peer, uint32_t call, const Gems__JobSpec *message, const char *key, bool is_plan)
+static void ask(struct peer *peer, uint32_t call, const Gems__JobSpec *message, const char *key,
+                bool is_plan)
 {
     struct submit *submit = calloc(1, sizeof *submit);
     struct job_spec spec;

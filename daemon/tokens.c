@@ -36,13 +36,14 @@ static int check_name(const char *name, struct gems_error *err)
         }
     }
     if (n == 0 || n >= TOKEN_NAME_BYTES) {
-        return gems_error_set(err, GEMS_E_INVALID, "token name \"%.80s\": letters, digits and . _ - only", name);
+        return gems_error_set(err, GEMS_E_INVALID,
+                              "token name \"%.80s\": letters, digits and . _ - only", name);
     }
     return GEMS_OK;
 }
 
-int tokens_add(const char *path, const char *name, enum token_role role, char ret_token[TOKEN_BYTES],
-               struct gems_error *err)
+int tokens_add(const char *path, const char *name, enum token_role role,
+               char ret_token[TOKEN_BYTES], struct gems_error *err)
 {
     uint8_t secret[32], digest[HASH_SHA256_BYTES];
     char token[TOKEN_BYTES], hex[HASH_SHA256_HEX_BYTES], line[256];
@@ -78,7 +79,8 @@ int tokens_add(const char *path, const char *name, enum token_role role, char re
 }
 
 /* A comparison with every line, so that time tells nothing. */
-static bool is_match(const char *line, const char *hex, enum token_role *ret_role, char ret_name[TOKEN_NAME_BYTES])
+static bool is_match(const char *line, const char *hex, enum token_role *ret_role,
+                     char ret_name[TOKEN_NAME_BYTES])
 {
     char digest[65], role[16], name[TOKEN_NAME_BYTES];
     int known;
@@ -95,8 +97,8 @@ static bool is_match(const char *line, const char *hex, enum token_role *ret_rol
     return true;
 }
 
-int tokens_find(const char *path, const char *token, enum token_role *ret_role, char ret_name[TOKEN_NAME_BYTES],
-                struct gems_error *err)
+int tokens_find(const char *path, const char *token, enum token_role *ret_role,
+                char ret_name[TOKEN_NAME_BYTES], struct gems_error *err)
 {
     uint8_t digest[HASH_SHA256_BYTES];
     char hex[HASH_SHA256_HEX_BYTES];

@@ -16,8 +16,8 @@ enum { TOKEN_BYTES = 65, TOKEN_NAME_BYTES = 64 };
 int token_role_from_name(const char *name); /* negative if unknown */
 
 /* Makes a token (64 hex digits and NUL) and appends its line. */
-int tokens_add(const char *path, const char *name, enum token_role role, char ret_token[TOKEN_BYTES],
-               struct gems_error *err);
+int tokens_add(const char *path, const char *name, enum token_role role,
+               char ret_token[TOKEN_BYTES], struct gems_error *err);
 /* GEMS_E_DENIED if the token is not in the file. Takes as long whether the
  * token is there or not. */
 int tokens_find(const char *path, const char *token, enum token_role *ret_role,

@@ -6,7 +6,8 @@
 #include "daemon/launch.h"
 #include "daemon/status.h"
 
-static struct job *check(struct peer *peer, uint32_t call, const ProtobufCMessage *base, enum job_verb verb)
+static struct job *check(struct peer *peer, uint32_t call, const ProtobufCMessage *base,
+                         enum job_verb verb)
 {
     uint64_t id = ((const Gems__JobRequest *)base)->job;
     struct job *job = jobs_find(peer->daemon, id);

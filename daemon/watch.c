@@ -53,10 +53,12 @@ void on_watch(struct peer *peer, uint32_t call, const ProtobufCMessage *base)
 
 void watch_tick(struct daemon *daemon)
 {
-    list_each(&daemon->jobs, job_link) {
+    list_each(&daemon->jobs, job_link)
+    {
         struct job *job = list_item(job_link, struct job, link);
 
-        list_each(&job->watches, link) {
+        list_each(&job->watches, link)
+        {
             struct watch *watch = list_item(link, struct watch, link);
             struct peer *peer = watch->stream.peer;
 
@@ -71,7 +73,8 @@ void watch_tick(struct daemon *daemon)
 
 void watch_ended(struct job *job)
 {
-    list_each(&job->watches, link) {
+    list_each(&job->watches, link)
+    {
         struct watch *watch = list_item(link, struct watch, link);
 
         status_send(watch->stream.peer, watch->stream.call, RPC_REPLY | RPC_LAST, job);

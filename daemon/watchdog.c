@@ -47,7 +47,8 @@ static void check_orphan(struct daemon *daemon, struct job *job, uint32_t i, int
         return;
     }
     if (!rank->is_good && job->core.state != JOB_STOPPING) {
-        flow_fail(daemon, job, CLASS_NODE_LOST, "gemsd", "node %s has not come back", rank->place.node);
+        flow_fail(daemon, job, CLASS_NODE_LOST, "gemsd", "node %s has not come back",
+                  rank->place.node);
     }
     launch_rank_gone(daemon, job, i);
 }
@@ -84,7 +85,8 @@ static void check_silence(struct daemon *daemon, struct job *job, uint32_t i, in
                   rank_name(job->attempt, i, name, sizeof name),
                   (unsigned long long)daemon->settings->lost_ms / 1000);
     } else if (!rank->peer && now_us - rank->seen_us > us(daemon->settings->rejoin_ms)) {
-        flow_fail(daemon, job, CLASS_TRANSPORT, "gemsd", "%s: its connection to gemsd is gone for %llu s",
+        flow_fail(daemon, job, CLASS_TRANSPORT, "gemsd",
+                  "%s: its connection to gemsd is gone for %llu s",
                   rank_name(job->attempt, i, name, sizeof name),
                   (unsigned long long)daemon->settings->rejoin_ms / 1000);
     }
@@ -194,7 +196,8 @@ void watchdog_tick(struct daemon *daemon)
 {
     int64_t now_us = daemon_now_us(daemon);
 
-    list_each(&daemon->jobs, link) {
+    list_each(&daemon->jobs, link)
+    {
         struct job *job = list_item(link, struct job, link);
 
         if (job->attempt && job->core.state != JOB_PLACING) {
@@ -205,7 +208,8 @@ void watchdog_tick(struct daemon *daemon)
 
 void watchdog_forgive(struct daemon *daemon, int64_t gap_us)
 {
-    list_each(&daemon->jobs, link) {
+    list_each(&daemon->jobs, link)
+    {
         struct attempt *attempt = list_item(link, struct job, link)->attempt;
 
         for (uint32_t i = 0; attempt && i < attempt->n_ranks; i++) {

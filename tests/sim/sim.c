@@ -108,8 +108,9 @@ void sim_start(struct sim *sim)
 {
     struct gems_error err;
 
-    ck_assert_msg(daemon_create(sim->base, &clock_system, &sim->settings, &sim->daemon, &err) == GEMS_OK, "%s",
-                  err.text);
+    ck_assert_msg(daemon_create(sim->base, &clock_system, &sim->settings, &sim->daemon, &err) ==
+                      GEMS_OK,
+                  "%s", err.text);
 }
 
 void sim_kill(struct sim *sim)
@@ -211,7 +212,8 @@ static bool is_answered(struct sim *sim, void *arg)
     return ((struct asking *)arg)->is_done;
 }
 
-static void ask(struct sim *sim, struct asking *asking, enum msg_type type, const ProtobufCMessage *message)
+static void ask(struct sim *sim, struct asking *asking, enum msg_type type,
+                const ProtobufCMessage *message)
 {
     static const struct rpc_handlers handlers = { .frame = client_frame, .closed = client_closed };
 
@@ -240,7 +242,8 @@ ProtobufCMessage *sim_ask(struct sim *sim, enum msg_type type, const ProtobufCMe
     return asking.reply;
 }
 
-size_t sim_stream(struct sim *sim, enum msg_type type, const ProtobufCMessage *message, int *ret_status)
+size_t sim_stream(struct sim *sim, enum msg_type type, const ProtobufCMessage *message,
+                  int *ret_status)
 {
     struct asking asking = { .is_stream = true };
 
@@ -319,8 +322,8 @@ void sim_wait_state(struct sim *sim, uint64_t job, const char *state)
         Gems__StatusReply *status = sim_status(sim, job);
         bool is_there = !strcmp(status->job->state, state);
 
-        snprintf(last, sizeof last, "%s in attempt %u: %s", status->job->state, status->job->attempt,
-                 status->job->reason);
+        snprintf(last, sizeof last, "%s in attempt %u: %s", status->job->state,
+                 status->job->attempt, status->job->reason);
         msg_free(&status->base);
         if (is_there) {
             return;

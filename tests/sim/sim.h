@@ -23,8 +23,8 @@ struct sim_agent {
     struct sim *sim;
     char name[32];
     struct rpc_conn *conn;
-    bool is_alive;          /* its process runs */
-    struct list unsent;     /* exits that gemsd has not taken */
+    bool is_alive;      /* its process runs */
+    struct list unsent; /* exits that gemsd has not taken */
     int n_launched;
 };
 
@@ -45,7 +45,7 @@ struct sim_rank {
     bool is_final, is_stopping;
     bool has_last_stage;
     uint32_t n_tensors;
-    char (*names)[64];        /* all tensors of the model */
+    char (*names)[64]; /* all tensors of the model */
     int end_status;
     uint64_t watermark;
 };
@@ -57,23 +57,23 @@ struct sim {
     struct daemon *daemon;
     struct sim_agent agents[SIM_AGENTS];
     struct list ranks;
-    uint64_t stop_step;      /* agreed by the ranks of the running attempt */
-    uint64_t n_turns;        /* of the loop */
+    uint64_t stop_step; /* agreed by the ranks of the running attempt */
+    uint64_t n_turns;   /* of the loop */
     /* Faults. */
-    int hang_rank;           /* that rank stands still at hang_step; -1: none */
-    int nan_rank;            /* ends with a NaN at hang_step */
+    int hang_rank; /* that rank stands still at hang_step; -1: none */
+    int nan_rank;  /* ends with a NaN at hang_step */
     uint64_t hang_step;
-    uint64_t memory_bytes;   /* of a device */
-    int inspect_status;      /* answer of gems-inspect */
-    uint64_t restored_step;  /* what ranks restored last */
+    uint64_t memory_bytes;  /* of a device */
+    int inspect_status;     /* answer of gems-inspect */
+    uint64_t restored_step; /* what ranks restored last */
     int n_refused_joins;
     int step_ms;
 };
 
 void sim_init(struct sim *sim); /* makes folder and loop; no gemsd yet */
 void sim_fini(struct sim *sim);
-void sim_start(struct sim *sim);  /* gemsd */
-void sim_kill(struct sim *sim);   /* gemsd, between two transactions */
+void sim_start(struct sim *sim); /* gemsd */
+void sim_kill(struct sim *sim);  /* gemsd, between two transactions */
 void sim_agent_start(struct sim *sim, int agent);
 void sim_agent_kill(struct sim *sim, int agent); /* and with it its ranks */
 struct sim_rank *sim_find_rank(struct sim *sim, uint32_t rank);
@@ -90,8 +90,10 @@ void sim_step(struct sim *sim); /* one turn */
 ProtobufCMessage *sim_ask(struct sim *sim, enum msg_type type, const ProtobufCMessage *message,
                           enum msg_type *ret_type);
 /* Same, collecting a stream: bytes of LOG_CHUNK or FETCH_CHUNK. */
-size_t sim_stream(struct sim *sim, enum msg_type type, const ProtobufCMessage *message, int *ret_status);
-uint64_t sim_submit(struct sim *sim, uint32_t steps, const char *key); /* 0 and sim_error on failure */
+size_t sim_stream(struct sim *sim, enum msg_type type, const ProtobufCMessage *message,
+                  int *ret_status);
+uint64_t sim_submit(struct sim *sim, uint32_t steps,
+                    const char *key); /* 0 and sim_error on failure */
 extern struct gems_error sim_error;
 Gems__StatusReply *sim_status(struct sim *sim, uint64_t job); /* owned by the caller */
 void sim_wait_state(struct sim *sim, uint64_t job, const char *state);

@@ -46,7 +46,8 @@ void sim_agent_exit(struct sim_agent *agent, const Gems__RankRef *ref, bool is_s
 
 static void take_ok(struct sim_agent *agent, uint32_t call)
 {
-    list_each(&agent->unsent, link) {
+    list_each(&agent->unsent, link)
+    {
         struct unsent *unsent = list_item(link, struct unsent, link);
 
         if (unsent->call == call) {
@@ -80,7 +81,8 @@ static void send_register(struct sim_agent *agent)
     message.devices = device_pointers;
     message.n_devices = SIM_DEVICES;
     message.running = running;
-    list_each(&agent->sim->ranks, link) {
+    list_each(&agent->sim->ranks, link)
+    {
         struct sim_rank *rank = list_item(link, struct sim_rank, link);
 
         if (rank->agent == agent) {
@@ -91,7 +93,8 @@ static void send_register(struct sim_agent *agent)
 }
 
 /* Made-up bytes, but the right tables. */
-static void answer_inspect(struct sim_agent *agent, uint32_t call, const Gems__InspectRequest *request)
+static void answer_inspect(struct sim_agent *agent, uint32_t call,
+                           const Gems__InspectRequest *request)
 {
     Gems__InspectReply reply = GEMS__INSPECT_REPLY__INIT;
     Gems__Error error = GEMS__ERROR__INIT;
@@ -110,8 +113,11 @@ static void answer_inspect(struct sim_agent *agent, uint32_t call, const Gems__I
         facts->n_nodes = graph.n_nodes;
         facts->ops = calloc(graph.n_nodes, sizeof *facts->ops);
         for (uint32_t k = 0; k < graph.n_nodes; k++) {
-            facts->ops[k] = (struct op_facts){ .out_bytes = 4096, .param_bytes = 1024, .forward_seconds = 1e-4,
-                                               .backward_input_seconds = 1e-4, .backward_weight_seconds = 1e-4 };
+            facts->ops[k] = (struct op_facts){ .out_bytes = 4096,
+                                               .param_bytes = 1024,
+                                               .forward_seconds = 1e-4,
+                                               .backward_input_seconds = 1e-4,
+                                               .backward_weight_seconds = 1e-4 };
         }
     }
     if (agent->sim->inspect_status < 0) {
@@ -132,7 +138,8 @@ static void answer_inspect(struct sim_agent *agent, uint32_t call, const Gems__I
 
 static bool is_running(struct sim_agent *agent, const Gems__RankRef *ref)
 {
-    list_each(&agent->sim->ranks, link) {
+    list_each(&agent->sim->ranks, link)
+    {
         const Gems__RankRef *other = &list_item(link, struct sim_rank, link)->ref;
 
         if (other->job == ref->job && other->attempt == ref->attempt && other->rank == ref->rank) {
@@ -144,11 +151,12 @@ static bool is_running(struct sim_agent *agent, const Gems__RankRef *ref)
 
 static void kill_ref(struct sim_agent *agent, const Gems__RankRef *ref)
 {
-    list_each(&agent->sim->ranks, link) {
+    list_each(&agent->sim->ranks, link)
+    {
         struct sim_rank *rank = list_item(link, struct sim_rank, link);
 
-        if (rank->agent == agent && rank->ref.job == ref->job && rank->ref.attempt == ref->attempt &&
-            rank->ref.rank == ref->rank) {
+        if (rank->agent == agent && rank->ref.job == ref->job &&
+            rank->ref.attempt == ref->attempt && rank->ref.rank == ref->rank) {
             sim_rank_kill(rank, SIGTERM);
             return;
         }
@@ -172,7 +180,8 @@ static void on_frame(void *arg, struct rpc_conn *conn, const struct rpc_frame *f
         for (size_t i = 0; i < reply->n_kill; i++) {
             kill_ref(agent, reply->kill[i]);
         }
-        list_each(&agent->unsent, link) {
+        list_each(&agent->unsent, link)
+        {
             send_exit(agent, list_item(link, struct unsent, link));
         }
         break;
@@ -249,7 +258,8 @@ void sim_agent_kill(struct sim *sim, int i)
         rpc_destroy(agent->conn);
         agent->conn = NULL;
     }
-    list_each(&sim->ranks, rank_link) {
+    list_each(&sim->ranks, rank_link)
+    {
         struct sim_rank *rank = list_item(rank_link, struct sim_rank, link);
 
         if (rank->agent == agent) {

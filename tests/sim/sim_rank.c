@@ -49,7 +49,8 @@ static void rank_exit(struct sim_rank *rank, int code)
 
 struct sim_rank *sim_find_rank(struct sim *sim, uint32_t number)
 {
-    list_each(&sim->ranks, link) {
+    list_each(&sim->ranks, link)
+    {
         struct sim_rank *rank = list_item(link, struct sim_rank, link);
 
         if (rank->ref.rank == number) {
@@ -142,7 +143,8 @@ static void agree_to_stop(struct sim_rank *rank)
 
     rank->is_stopping = true;
     if (sim->stop_step == 0) {
-        list_each(&sim->ranks, link) {
+        list_each(&sim->ranks, link)
+        {
             struct sim_rank *other = list_item(link, struct sim_rank, link);
 
             sim->stop_step = other->step + 1 > sim->stop_step ? other->step + 1 : sim->stop_step;
@@ -199,7 +201,8 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
     if (rank->conn) {
         send_heartbeat(rank);
     }
-    if (rank->is_started && !rank->is_restoring && !rank->is_waiting && !rank->is_ending && !is_disturbed(rank)) {
+    if (rank->is_started && !rank->is_restoring && !rank->is_waiting && !rank->is_ending &&
+        !is_disturbed(rank)) {
         one_step(rank);
     }
 }
@@ -241,7 +244,8 @@ static void list_tensors(struct sim_rank *rank, const struct graph *graph)
 
         for (uint32_t k = 0; k < n; k++) {
             rank->names = realloc(rank->names, (rank->n_tensors + 1) * sizeof *rank->names);
-            snprintf(rank->names[rank->n_tensors++], 64, "%.40s.%.20s", graph->nodes[i].name, params[k].suffix);
+            snprintf(rank->names[rank->n_tensors++], 64, "%.40s.%.20s", graph->nodes[i].name,
+                     params[k].suffix);
         }
     }
 }
@@ -290,7 +294,8 @@ static void take_ack(struct sim_rank *rank, const Gems__ShardAck *ack)
     if (rank->is_waiting) {
         bool is_cancelled = rank->step < rank->steps_total;
 
-        send_end(rank, is_cancelled ? GEMS_E_CANCELLED : GEMS_OK, is_cancelled ? "stopped" : "", "");
+        send_end(rank, is_cancelled ? GEMS_E_CANCELLED : GEMS_OK, is_cancelled ? "stopped" : "",
+                 "");
     }
 }
 
@@ -368,7 +373,8 @@ void sim_peers_turn(struct sim *sim)
     static const struct rpc_handlers handlers = { .frame = on_frame, .closed = on_closed };
 
     sim_agents_turn(sim);
-    list_each(&sim->ranks, link) {
+    list_each(&sim->ranks, link)
+    {
         struct sim_rank *rank = list_item(link, struct sim_rank, link);
 
         if (!rank->conn && sim->daemon) {

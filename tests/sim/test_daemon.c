@@ -274,7 +274,9 @@ START_TEST(a_nan_is_final_and_says_so)
     sim_wait_state(&sim, job, "FAILED");
     status = sim_status(&sim, job);
     ck_assert_str_eq(status->job->failure_class, "nan");
-    ck_assert_ptr_nonnull(strstr(status->job->reason, "rank 0 on node0/cpu:0: loss is not a number"));
+    ck_assert_str_eq(status->job->advice, "lower the learning rate or add warm-up");
+    ck_assert_ptr_nonnull(
+        strstr(status->job->reason, "rank 0 on node0/cpu:0: loss is not a number"));
     ck_assert_uint_eq(status->job->attempt, 1);
     msg_free(&status->base);
     sim_wait(&sim, has_no_rank, NULL, "ranks are killed");
@@ -596,7 +598,8 @@ START_TEST(gemsd_may_end_at_any_moment)
     for (int i = 0; i < 3; i++) {
         int64_t from_us = clock_monotonic_us(&clock_system);
 
-        for (int turns = 0; turns < _i * 5 + 1 && clock_monotonic_us(&clock_system) - from_us < 400000; turns++) {
+        for (int turns = 0;
+             turns < _i * 5 + 1 && clock_monotonic_us(&clock_system) - from_us < 400000; turns++) {
             sim_step(&sim);
         }
         sim_kill(&sim);
@@ -611,7 +614,8 @@ END_TEST
 int main(void)
 {
     Suite *suite = suite_create("daemon");
-    TCase *way = tcase_create("way"), *cancel = tcase_create("cancel"), *sweep = tcase_create("sweep");
+    TCase *way = tcase_create("way"), *cancel = tcase_create("cancel"),
+          *sweep = tcase_create("sweep");
     SRunner *runner;
     int n_failed;
 

@@ -37,17 +37,26 @@ static void remove_dir(void)
 
 static struct checkpoint_writer *new_writer(uint64_t step)
 {
-    struct checkpoint_meta meta = { .job = 3, .step = step, .samples = 320, .seed = 7, .epoch = 1, .attempt = 2 };
+    struct checkpoint_meta meta = {
+        .job = 3, .step = step, .samples = 320, .seed = 7, .epoch = 1, .attempt = 2
+    };
     struct checkpoint_writer *writer = NULL;
 
-    ck_assert_msg(checkpoint_writer_create(dir, &meta, "spec", 4, &writer, &err) == GEMS_OK, "%s", err.text);
+    ck_assert_msg(checkpoint_writer_create(dir, &meta, "spec", 4, &writer, &err) == GEMS_OK, "%s",
+                  err.text);
     return writer;
 }
 
-static struct checkpoint_shard shard_at(const char *kind, const char *name, uint32_t order, uint64_t offset)
+static struct checkpoint_shard shard_at(const char *kind, const char *name, uint32_t order,
+                                        uint64_t offset)
 {
-    struct checkpoint_shard shard = { .name = name, .kind = kind, .order = order, .n_dims = 2,
-                                      .dims = { 70, 1024 }, .offset = offset, .total = sizeof values };
+    struct checkpoint_shard shard = { .name = name,
+                                      .kind = kind,
+                                      .order = order,
+                                      .n_dims = 2,
+                                      .dims = { 70, 1024 },
+                                      .offset = offset,
+                                      .total = sizeof values };
 
     shard.data = (const uint8_t *)values + offset;
     shard.n = sizeof values - offset < CHUNK ? sizeof values - offset : CHUNK;
@@ -55,7 +64,8 @@ static struct checkpoint_shard shard_at(const char *kind, const char *name, uint
     return shard;
 }
 
-static void add_tensor(struct checkpoint_writer *writer, const char *kind, const char *name, uint32_t order)
+static void add_tensor(struct checkpoint_writer *writer, const char *kind, const char *name,
+                       uint32_t order)
 {
     for (uint64_t offset = 0; offset < sizeof values; offset += CHUNK) {
         struct checkpoint_shard shard = shard_at(kind, name, order, offset);
@@ -112,13 +122,15 @@ START_TEST(tensors_come_back_in_canonical_order)
     ck_assert_int_eq(checkpoint_reader_find(reader, "weight", "conv2.weight"), 2);
     ck_assert_int_lt(checkpoint_reader_find(reader, "adam_m", "conv2.weight"), 0);
     while (offset < sizeof values) {
-        ck_assert_int_eq(checkpoint_reader_chunk(reader, 2, chunk_i++, offset, &data, &n, &err), GEMS_OK);
+        ck_assert_int_eq(checkpoint_reader_chunk(reader, 2, chunk_i++, offset, &data, &n, &err),
+                         GEMS_OK);
         ck_assert_mem_eq(data, (const uint8_t *)values + offset, n);
         offset += n;
         free(data);
     }
     ck_assert_int_eq(checkpoint_reader_chunk(reader, 2, 0, 5, &data, &n, &err), GEMS_E_DATA);
-    ck_assert_int_eq(checkpoint_reader_chunk(reader, 2, 3, offset, &data, &n, &err), GEMS_E_INVALID);
+    ck_assert_int_eq(checkpoint_reader_chunk(reader, 2, 3, offset, &data, &n, &err),
+                     GEMS_E_INVALID);
     checkpoint_reader_close(reader);
     ck_assert_int_eq(checkpoint_verify(path, &err), GEMS_OK);
     ck_assert_int_eq(count_files(), 1);

@@ -13,19 +13,20 @@ struct edge {
 };
 
 static const struct edge edges[] = {
-    { JOB_QUEUED, ON_PLACE, JOB_PLACING },      { JOB_QUEUED, ON_FAIL, JOB_FAILED },
-    { JOB_QUEUED, ON_CANCEL, JOB_CANCELLED },   { JOB_QUEUED, ON_PAUSE, JOB_PAUSED },
-    { JOB_PLACING, ON_UNPLACE, JOB_QUEUED },    { JOB_PLACING, ON_PLACED, JOB_STARTING },
-    { JOB_PLACING, ON_FAIL, JOB_FAILED },       { JOB_PLACING, ON_CANCEL, JOB_CANCELLED },
-    { JOB_PLACING, ON_PAUSE, JOB_PAUSED },      { JOB_STARTING, ON_START, JOB_RUNNING },
-    { JOB_STARTING, ON_FAIL, JOB_STOPPING },    { JOB_STARTING, ON_CANCEL, JOB_STOPPING },
-    { JOB_STARTING, ON_PAUSE, JOB_STOPPING },   { JOB_STARTING, ON_MOVE, JOB_STOPPING },
-    { JOB_RUNNING, ON_FINISH, JOB_SUCCEEDED },  { JOB_RUNNING, ON_FAIL, JOB_STOPPING },
-    { JOB_RUNNING, ON_CANCEL, JOB_STOPPING },   { JOB_RUNNING, ON_PAUSE, JOB_STOPPING },
-    { JOB_RUNNING, ON_MOVE, JOB_STOPPING },     { JOB_PAUSED, ON_CANCEL, JOB_CANCELLED },
-    { JOB_PAUSED, ON_RESUME, JOB_QUEUED },      { JOB_STOPPING, ON_FINISH, JOB_SUCCEEDED }, { JOB_PLACING, ON_FINISH, JOB_SUCCEEDED },
-    { JOB_STOPPING, ON_FAIL, JOB_STOPPING },    { JOB_STOPPING, ON_CANCEL, JOB_STOPPING },
-    { JOB_STOPPING, ON_PAUSE, JOB_STOPPING },   { JOB_STOPPING, ON_MOVE, JOB_STOPPING },
+    { JOB_QUEUED, ON_PLACE, JOB_PLACING },     { JOB_QUEUED, ON_FAIL, JOB_FAILED },
+    { JOB_QUEUED, ON_CANCEL, JOB_CANCELLED },  { JOB_QUEUED, ON_PAUSE, JOB_PAUSED },
+    { JOB_PLACING, ON_UNPLACE, JOB_QUEUED },   { JOB_PLACING, ON_PLACED, JOB_STARTING },
+    { JOB_PLACING, ON_FAIL, JOB_FAILED },      { JOB_PLACING, ON_CANCEL, JOB_CANCELLED },
+    { JOB_PLACING, ON_PAUSE, JOB_PAUSED },     { JOB_STARTING, ON_START, JOB_RUNNING },
+    { JOB_STARTING, ON_FAIL, JOB_STOPPING },   { JOB_STARTING, ON_CANCEL, JOB_STOPPING },
+    { JOB_STARTING, ON_PAUSE, JOB_STOPPING },  { JOB_STARTING, ON_MOVE, JOB_STOPPING },
+    { JOB_RUNNING, ON_FINISH, JOB_SUCCEEDED }, { JOB_RUNNING, ON_FAIL, JOB_STOPPING },
+    { JOB_RUNNING, ON_CANCEL, JOB_STOPPING },  { JOB_RUNNING, ON_PAUSE, JOB_STOPPING },
+    { JOB_RUNNING, ON_MOVE, JOB_STOPPING },    { JOB_PAUSED, ON_CANCEL, JOB_CANCELLED },
+    { JOB_PAUSED, ON_RESUME, JOB_QUEUED },     { JOB_STOPPING, ON_FINISH, JOB_SUCCEEDED },
+    { JOB_PLACING, ON_FINISH, JOB_SUCCEEDED }, { JOB_STOPPING, ON_FAIL, JOB_STOPPING },
+    { JOB_STOPPING, ON_CANCEL, JOB_STOPPING }, { JOB_STOPPING, ON_PAUSE, JOB_STOPPING },
+    { JOB_STOPPING, ON_MOVE, JOB_STOPPING },
 };
 
 START_TEST(every_cell_of_the_state_table)
@@ -40,8 +41,8 @@ START_TEST(every_cell_of_the_state_table)
         }
     }
     if (state == JOB_STOPPING && event == ON_GONE) {
-        static const int after[ENDING_COUNT] = { -1, JOB_QUEUED, JOB_QUEUED, JOB_PAUSED, JOB_CANCELLED,
-                                                 JOB_FAILED };
+        static const int after[ENDING_COUNT] = { -1,         JOB_QUEUED,    JOB_QUEUED,
+                                                 JOB_PAUSED, JOB_CANCELLED, JOB_FAILED };
 
         for (int ending = 0; ending < ENDING_COUNT; ending++) {
             ck_assert_int_eq(job_next(state, event, (enum job_ending)ending), after[ending]);
@@ -49,7 +50,8 @@ START_TEST(every_cell_of_the_state_table)
         return;
     }
     ck_assert_msg(job_next(state, event, ENDING_NONE) == expected, "%s %s leads to %d, expected %d",
-                  job_state_name(state), job_event_name(event), job_next(state, event, ENDING_NONE), expected);
+                  job_state_name(state), job_event_name(event), job_next(state, event, ENDING_NONE),
+                  expected);
 }
 END_TEST
 
@@ -58,10 +60,10 @@ START_TEST(every_cell_of_the_verb_table)
     enum job_verb verb = (enum job_verb)(_i / JOB_STATE_COUNT);
     enum job_state state = (enum job_state)(_i % JOB_STATE_COUNT);
     bool is_live = !job_is_ended(state);
-    bool expected = verb == VERB_CANCEL       ? is_live
-                    : verb == VERB_PAUSE      ? is_live && state != JOB_PAUSED
-                    : verb == VERB_RESUME     ? state == JOB_PAUSED
-                                              : state == JOB_RUNNING;
+    bool expected = verb == VERB_CANCEL   ? is_live
+                    : verb == VERB_PAUSE  ? is_live && state != JOB_PAUSED
+                    : verb == VERB_RESUME ? state == JOB_PAUSED
+                                          : state == JOB_RUNNING;
     struct gems_error err = { 0 };
     int status = job_verb_check(17, verb, state, &err);
 
@@ -218,7 +220,8 @@ int main(void)
     SRunner *runner;
     int n_failed;
 
-    tcase_add_loop_test(tables, every_cell_of_the_state_table, 0, JOB_STATE_COUNT * JOB_EVENT_COUNT);
+    tcase_add_loop_test(tables, every_cell_of_the_state_table, 0,
+                        JOB_STATE_COUNT * JOB_EVENT_COUNT);
     tcase_add_loop_test(tables, every_cell_of_the_verb_table, 0, JOB_VERB_COUNT * JOB_STATE_COUNT);
     tcase_add_test(tables, names_go_both_ways);
     tcase_add_loop_test(updates, failure_follows_the_rule_of_its_class, CLASS_SPEC, CLASS_COUNT);

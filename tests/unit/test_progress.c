@@ -14,8 +14,12 @@
 
 static struct progress_report report(uint64_t step, double loss_sum, double seconds)
 {
-    return (struct progress_report){ .step = step, .samples = step * 32, .n_correct = 8, .n_counted = 16,
-                                     .epoch = (uint32_t)((step - 1) / 10), .loss_sum = loss_sum,
+    return (struct progress_report){ .step = step,
+                                     .samples = step * 32,
+                                     .n_correct = 8,
+                                     .n_counted = 16,
+                                     .epoch = (uint32_t)((step - 1) / 10),
+                                     .loss_sum = loss_sum,
                                      .seconds = seconds };
 }
 
@@ -64,7 +68,9 @@ END_TEST
 START_TEST(the_rate_leaves_the_first_two_steps_out)
 {
     static struct progress progress;
-    struct progress_rest rest = { .steps_total = 30, .steps_per_epoch = 10, .checkpoint_every_steps = 10 };
+    struct progress_rest rest = { .steps_total = 30,
+                                  .steps_per_epoch = 10,
+                                  .checkpoint_every_steps = 10 };
 
     progress_init(&progress);
     progress_begin(&progress, 1, 0);
@@ -196,7 +202,8 @@ END_TEST
 
 START_TEST(tokens_are_found_by_their_hash_only)
 {
-    char path[] = "test_tokens.XXXXXX", worker[TOKEN_BYTES], user[TOKEN_BYTES], name[TOKEN_NAME_BYTES], text[512];
+    char path[] = "test_tokens.XXXXXX", worker[TOKEN_BYTES], user[TOKEN_BYTES],
+         name[TOKEN_NAME_BYTES], text[512];
     struct gems_error err;
     enum token_role role;
     struct stat st;

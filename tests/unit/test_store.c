@@ -90,7 +90,8 @@ START_TEST(one_key_makes_one_job_a_user)
 }
 END_TEST
 
-static struct store_move move_of(uint64_t id, enum job_state from, enum job_event event, enum job_state to)
+static struct store_move move_of(uint64_t id, enum job_state from, enum job_event event,
+                                 enum job_state to)
 {
     struct store_move move = { .job = id, .event = event, .who = "test", .when_us = 5 };
 
@@ -131,9 +132,13 @@ START_TEST(an_attempt_is_stored_with_its_move)
     struct store *store = open_store();
     bool is_new;
     uint64_t id = submit(store, "ann", "", &is_new);
-    struct store_rank ranks[2] = { { "a", "cpu:0", "cpu", 1, 100 }, { "b", "cpu:1", "cpu", 1, 200 } };
-    struct store_attempt attempt = { .plan = { (uint8_t *)"plan", 4 }, .has_restore = true, .restore_step = 40,
-                                     .n_ranks = 2, .ranks = ranks };
+    struct store_rank ranks[2] = { { "a", "cpu:0", "cpu", 1, 100 },
+                                   { "b", "cpu:1", "cpu", 1, 200 } };
+    struct store_attempt attempt = { .plan = { (uint8_t *)"plan", 4 },
+                                     .has_restore = true,
+                                     .restore_step = 40,
+                                     .n_ranks = 2,
+                                     .ranks = ranks };
     struct store_attempt back;
     struct store_move move = move_of(id, JOB_QUEUED, ON_PLACE, JOB_PLACING);
     struct store_job *jobs;
@@ -173,7 +178,9 @@ START_TEST(checkpoint_rows)
     struct store *store = open_store();
     bool is_new;
     uint64_t id = submit(store, "ann", "", &is_new);
-    struct store_checkpoint row = { .job = id, .step = 10, .epoch = 1, .eval_accuracy = NAN, .attempt = 1 };
+    struct store_checkpoint row = {
+        .job = id, .step = 10, .epoch = 1, .eval_accuracy = NAN, .attempt = 1
+    };
     struct store_checkpoint *rows;
     size_t n;
 
