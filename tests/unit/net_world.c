@@ -214,6 +214,85 @@ int world_exchange(struct world_rank *rank)
 
 /* ---- cases ---- */
 
+/* Allocations of our code on a communication thread (linked with --wrap). */
+void *__real_malloc(size_t bytes);
+void *__real_calloc(size_t n, size_t bytes);
+void *__real_realloc(void *at, size_t bytes);
+void *__real_aligned_alloc(size_t alignment, size_t bytes);
+void *__wrap_malloc(size_t bytes);
+void *__wrap_calloc(size_t n, size_t bytes);
+void *__wrap_realloc(void *at, size_t bytes);
+void *__wrap_aligned_alloc(size_t alignment, size_t bytes);
+
+static _Thread_local bool is_counted;
+static _Atomic uint64_t n_counted;
+
+static void count(void)
+{
+    if (is_counted) {
+        n_counted++;
+    }
+}
+
+void *__wrap_malloc(size_t bytes)
+{
+    count();
+    return __real_malloc(bytes);
+}
+
+void *__wrap_calloc(size_t n, size_t bytes)
+{
+    count();
+    return __real_calloc(n, bytes);
+}
+
+void *__wrap_realloc(void *at, size_t bytes)
+{
+    count();
+    return __real_realloc(at, bytes);
+}
+
+void *__wrap_aligned_alloc(size_t alignment, size_t bytes)
+{
+    count();
+    return __real_aligned_alloc(alignment, bytes);
+}
+
+static void start_counting(void *arg)
+{
+    (void)arg;
+    is_counted = true;
+}
+
+static int count_body(struct world_rank *rank)
+{
+    int status = world_exchange(rank);
+
+    if (status == 0) {
+        link_post(rank->link, start_counting, NULL);
+    }
+    return status;
+}
+
+void world_case_no_allocations(const struct net_ops *ops)
+{
+    struct world world;
+
+    world_create(&world, ops, 2, false);
+    world_connect(&world);
+    world_check_all_ok(&world);
+    world.n_messages = 320;
+    world.max_bytes = 30000;
+    world_run(&world, count_body);
+    world_check_all_ok(&world);
+    n_counted = 0;
+    world.n_messages = 1600;
+    world_run(&world, world_exchange);
+    world_check_all_ok(&world);
+    ck_assert_uint_eq(n_counted, 0);
+    world_destroy(&world);
+}
+
 void world_case_exchange(const struct net_ops *ops, uint32_t n_ranks, uint32_t n_messages,
                          uint32_t max_bytes)
 {

@@ -60,4 +60,8 @@ void world_case_wrong_length(const struct net_ops *ops);
 void world_case_refused(const struct net_ops *ops, void (*spoil)(struct net_config *config));
 void world_case_peer_leaves(const struct net_ops *ops);
 
+/* Not one on a communication thread once warm; link with --wrap=malloc, calloc,
+ * realloc and aligned_alloc, which counts what our own code asks for. */
+void world_case_no_allocations(const struct net_ops *ops);
+
 #endif

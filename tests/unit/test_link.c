@@ -10,56 +10,6 @@
 #include "worker/net/match.h"
 #include "worker/net/pool.h"
 
-/* Allocations of our code on a communication thread (linked with --wrap). */
-void *__real_malloc(size_t bytes);
-void *__real_calloc(size_t n, size_t bytes);
-void *__real_realloc(void *at, size_t bytes);
-void *__real_aligned_alloc(size_t alignment, size_t bytes);
-void *__wrap_malloc(size_t bytes);
-void *__wrap_calloc(size_t n, size_t bytes);
-void *__wrap_realloc(void *at, size_t bytes);
-void *__wrap_aligned_alloc(size_t alignment, size_t bytes);
-
-static _Thread_local bool is_counted;
-static _Atomic uint64_t n_counted;
-
-static void count(void)
-{
-    if (is_counted) {
-        n_counted++;
-    }
-}
-
-void *__wrap_malloc(size_t bytes)
-{
-    count();
-    return __real_malloc(bytes);
-}
-
-void *__wrap_calloc(size_t n, size_t bytes)
-{
-    count();
-    return __real_calloc(n, bytes);
-}
-
-void *__wrap_realloc(void *at, size_t bytes)
-{
-    count();
-    return __real_realloc(at, bytes);
-}
-
-void *__wrap_aligned_alloc(size_t alignment, size_t bytes)
-{
-    count();
-    return __real_aligned_alloc(alignment, bytes);
-}
-
-static void start_counting(void *arg)
-{
-    (void)arg;
-    is_counted = true;
-}
-
 static void stop_delays(void)
 {
     net_local_set_delays(0, 0);
@@ -268,32 +218,9 @@ START_TEST(posts_run_on_the_communication_thread)
 }
 END_TEST
 
-static int count_body(struct world_rank *rank)
-{
-    int status = world_exchange(rank);
-
-    if (status == 0) {
-        link_post(rank->link, start_counting, NULL);
-    }
-    return status;
-}
-
 START_TEST(a_message_allocates_nothing)
 {
-    struct world world;
-
-    world_create(&world, &net_local, 2, false);
-    world_connect(&world);
-    world.n_messages = 100;
-    world.max_bytes = 1000;
-    world_run(&world, count_body);
-    world_check_all_ok(&world);
-    n_counted = 0;
-    world.n_messages = 2000;
-    world_run(&world, world_exchange);
-    world_check_all_ok(&world);
-    ck_assert_uint_eq(n_counted, 0);
-    world_destroy(&world);
+    world_case_no_allocations(&net_local);
 }
 END_TEST
 

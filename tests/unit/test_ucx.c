@@ -99,6 +99,12 @@ START_TEST(a_peer_that_leaves_ends_its_requests)
 }
 END_TEST
 
+START_TEST(a_message_allocates_nothing)
+{
+    world_case_no_allocations(ucx(_i));
+}
+END_TEST
+
 START_TEST(version_names_the_library)
 {
     ck_assert_ptr_nonnull(strstr(ucx(0)->version(), "ucx 1."));
@@ -376,6 +382,7 @@ int main(int argc, char **argv)
     suite_add_tcase(suite, processes);
     tcase_set_timeout(threads, 60);
     tcase_add_test(threads, version_names_the_library);
+    tcase_add_loop_test(threads, a_message_allocates_nothing, 0, N_TRANSPORTS);
     tcase_add_loop_test(threads, two_ranks_exchange_random_messages, 0, N_TRANSPORTS);
     tcase_add_loop_test(threads, four_ranks_exchange_random_messages, 0, N_TRANSPORTS);
     tcase_add_loop_test(threads, large_messages_arrive_whole, 0, N_TRANSPORTS);

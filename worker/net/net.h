@@ -8,7 +8,8 @@
  * A net belongs to one thread (the communication thread). Callbacks run inside
  * progress() and must not call progress(). A buffer belongs to the net from
  * send() or recv() to its callback. After an error on a peer every request of
- * that peer ends with GEMS_E_PEER; the attempt is over, nothing is retried.
+ * that peer ends with GEMS_E_PEER; the attempt is over, nothing is retried, and
+ * the buffers of these requests stay untouched until the net is closed.
  *
  * Authentication: each side proves it knows the attempt's secret in a HELLO
  * before anything else is taken; the HELLO derives a 64-bit cookie per

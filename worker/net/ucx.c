@@ -212,7 +212,7 @@ static int run_finished(struct net *net)
         if (!item->next) {
             net->last_finished = NULL;
         }
-        pool_give(&net->pool, item);
+        ucx_item_told(item);
         done(arg, status);
         n++;
     }

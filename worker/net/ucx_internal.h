@@ -6,6 +6,10 @@
  * functions run after ucp_worker_progress has returned, so that they may send,
  * receive and see failed peers without re-entering UCX.
  *
+ * An item that UCX holds is in flight. When its peer fails the caller is told at
+ * once, because UCX 1.13 never ends some pulls from a process that died; the
+ * item itself stays until UCX calls back or the net closes.
+ *
  * Written against UCX 1.13, where an active message's header must stay in place
  * until the send completes: it lives in the item of the send.
  */
@@ -14,6 +18,7 @@
 
 #include <ucp/api/ucp.h>
 
+#include "common/list.h"
 #include "worker/net/match.h"
 #include "worker/net/net.h"
 #include "worker/net/pool.h"
@@ -54,6 +59,8 @@ struct ucx_item {
     net_done_fn done;
     void *arg;
     int status;
+    struct list flight; /* of the peer, while UCX holds the item */
+    bool is_in_flight, is_finished, is_told;
     void *data;               /* message before its receive: UCX's descriptor, NULL if empty */
     bool is_rndv;             /* of data: the bytes are still with the sender */
     struct ucx_header header; /* of a send */
@@ -68,6 +75,7 @@ struct ucx_peer {
     bool is_failing; /* told by UCX; handled after progress */
     bool is_failed;
     ucs_status_t reason;
+    struct list flights; /* items that UCX will call back for, or should */
     uint64_t cookie_in, cookie_out;
     uint8_t nonce[UCX_NONCE_BYTES];
     struct ucx_hello hello, proof; /* outgoing; in place until sent */
@@ -131,7 +139,9 @@ int ucx_recv(struct net *net, uint32_t from, uint64_t tag, void *buffer, uint64_
 /* The peer that has the right to send this header, or NULL. */
 struct ucx_peer *ucx_message_source(struct net *net, const struct ucx_header *h, size_t bytes);
 struct ucx_header ucx_header_to(const struct ucx_peer *peer, uint64_t tag, uint64_t bytes);
-/* Ends the receives of a failed peer and gives back what it had only announced. */
+/* The caller's function is about to run: gives the item back when UCX is done with it. */
+void ucx_item_told(struct ucx_item *item);
+/* Ends the requests of a failed peer and gives back what it had only announced. */
 void ucx_match_drop_peer(struct net *net, uint32_t rank);
 /* Gives back all that UCX holds for us. */
 void ucx_match_drop_all(struct net *net);

@@ -19,6 +19,7 @@ static void item_finish(struct ucx_item *item, int status)
 {
     struct net *net = item->net;
 
+    item->is_finished = true;
     item->status = status;
     item->next = NULL;
     if (net->last_finished) {
@@ -27,6 +28,32 @@ static void item_finish(struct ucx_item *item, int status)
         net->first_finished = item;
     }
     net->last_finished = item;
+}
+
+static void item_fly(struct ucx_item *item)
+{
+    item->is_in_flight = true;
+    list_push(&item->net->peers[item->match.source].flights, &item->flight);
+}
+
+/* UCX has called back; false: the caller has been told already. */
+static bool item_land(struct ucx_item *item)
+{
+    list_remove(&item->flight);
+    item->is_in_flight = false;
+    if (item->is_told) {
+        pool_give(&item->net->pool, item);
+        return false;
+    }
+    return !item->is_finished;
+}
+
+void ucx_item_told(struct ucx_item *item)
+{
+    item->is_told = true;
+    if (!item->is_in_flight) {
+        pool_give(&item->net->pool, item);
+    }
 }
 
 static void recv_finish(struct ucx_item *item, int status)
@@ -44,11 +71,13 @@ static void on_sent(void *request, ucs_status_t status, void *arg)
 {
     struct ucx_item *item = arg;
 
+    ucp_request_free(request);
     if (status != UCS_OK) {
         ucx_peer_fail(&item->net->peers[item->match.source], status);
     }
-    item_finish(item, status == UCS_OK ? 0 : GEMS_E_PEER);
-    ucp_request_free(request);
+    if (item_land(item)) {
+        item_finish(item, status == UCS_OK ? 0 : GEMS_E_PEER);
+    }
 }
 
 /* For both directions: an item for a request of a peer that may be used. */
@@ -122,6 +151,8 @@ int ucx_send(struct net *net, uint32_t to, uint64_t tag, const void *buffer, uin
     net->counters.bytes_out += bytes;
     if (!request) {
         item_finish(item, 0);
+    } else {
+        item_fly(item);
     }
     return 0;
 }
@@ -133,11 +164,13 @@ static void on_pulled(void *request, ucs_status_t status, size_t bytes, void *ar
     struct ucx_item *item = arg;
 
     (void)bytes;
+    ucp_request_free(request);
     if (status != UCS_OK) {
         ucx_peer_fail(&item->net->peers[item->match.source], status);
     }
-    recv_finish(item, status == UCS_OK ? 0 : GEMS_E_PEER);
-    ucp_request_free(request);
+    if (item_land(item)) {
+        recv_finish(item, status == UCS_OK ? 0 : GEMS_E_PEER);
+    }
 }
 
 /* Pulls an announced message into the receive's buffer. */
@@ -156,6 +189,8 @@ static void recv_pull(struct ucx_item *item, void *data)
         recv_finish(item, GEMS_E_PEER);
     } else if (!request) {
         recv_finish(item, 0);
+    } else {
+        item_fly(item);
     }
 }
 
@@ -309,6 +344,13 @@ void ucx_match_drop_peer(struct net *net, uint32_t rank)
 
     while ((item = (struct ucx_item *)match_take_source(&net->posted, rank))) {
         item_finish(item, GEMS_E_PEER);
+    }
+    list_each(&net->peers[rank].flights, link)
+    {
+        item = list_item(link, struct ucx_item, flight);
+        if (!item->is_finished) {
+            item_finish(item, GEMS_E_PEER);
+        }
     }
     while ((item = (struct ucx_item *)match_take_source(&net->arrived, rank))) {
         if (item->is_rndv) {

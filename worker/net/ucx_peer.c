@@ -114,6 +114,7 @@ static int open_endpoints(struct net *net, const uint8_t *const *addresses, cons
 
         peer->net = net;
         peer->rank = i;
+        list_init(&peer->flights);
         if (i == net->config.rank) {
             continue;
         }
