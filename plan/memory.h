@@ -25,7 +25,7 @@ struct memory_map {
     /* Receive buffers of REDUCE: over the resident stages, in their order, copies - 1
      * times the bytes of the blocks that this rank owns (plan_shards). */
     uint64_t reduce_bytes;
-    /* Read-ahead: LOADER_DEPTH buffers for the largest micro-batch of all programs; of
+    /* Read-ahead: LOADER_DEPTH buffers for the largest micro-batch that the rank runs; of
      * images (with a first stage) and labels (with a last one), each rounded up to 64. */
     uint64_t loader_bytes;
     /* Staging of a checkpoint: the largest parameter tensor of the resident stages in its

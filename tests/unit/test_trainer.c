@@ -11,13 +11,15 @@
 
 struct layout_case {
     enum schedule_kind schedule;
-    uint32_t stages;
+    uint32_t stages, groups;
 };
 
 static const struct layout_case layouts[] = {
-    { SCHEDULE_LAYER, 2 },     { SCHEDULE_LAYER, 3 },     { SCHEDULE_LAYER, 5 },
-    { SCHEDULE_GPIPE, 2 },     { SCHEDULE_GPIPE, 3 },     { SCHEDULE_GEMS_MAST, 1 },
-    { SCHEDULE_GEMS_MAST, 2 }, { SCHEDULE_GEMS_MAST, 3 }, { SCHEDULE_GEMS_MAST, 4 },
+    { SCHEDULE_LAYER, 2, 1 },     { SCHEDULE_LAYER, 3, 1 },       { SCHEDULE_LAYER, 5, 1 },
+    { SCHEDULE_GPIPE, 2, 1 },     { SCHEDULE_GPIPE, 3, 1 },       { SCHEDULE_GEMS_MAST, 1, 1 },
+    { SCHEDULE_GEMS_MAST, 2, 1 }, { SCHEDULE_GEMS_MAST, 3, 1 },   { SCHEDULE_GEMS_MAST, 4, 1 },
+    { SCHEDULE_1F1B, 3, 1 },      { SCHEDULE_GEMS_MASTER, 3, 1 }, { SCHEDULE_LAYER, 2, 2 },
+    { SCHEDULE_GPIPE, 2, 4 },     { SCHEDULE_GEMS_MAST, 2, 2 },   { SCHEDULE_GEMS_MAST, 3, 2 },
 };
 enum { N_LAYOUTS = sizeof layouts / sizeof layouts[0] };
 
@@ -25,14 +27,24 @@ static void set_layout(struct job_spec *spec, const struct layout_case *layout)
 {
     spec->parallel.schedule = layout->schedule;
     spec->parallel.stages = layout->stages;
+    spec->parallel.groups = layout->groups;
+}
+
+/* A copy needs a gradient block of its own. */
+static bool is_possible(const struct layout_case *layout, const struct job_spec *spec)
+{
+    bool is_mirrored =
+        layout->schedule == SCHEDULE_GEMS_MAST || layout->schedule == SCHEDULE_GEMS_MASTER;
+
+    return layout->groups * (is_mirrored ? 2 : 1) <= spec->parallel.gradient_blocks;
 }
 
 static const char *describe(const struct job_spec *spec)
 {
     static char text[128];
 
-    snprintf(text, sizeof text, "%s, %s on %u, micro-batch %u, blocks %u", spec->name,
-             schedule_name(spec->parallel.schedule), spec->parallel.stages,
+    snprintf(text, sizeof text, "%s, %s on %u in %u groups, micro-batch %u, blocks %u", spec->name,
+             schedule_name(spec->parallel.schedule), spec->parallel.stages, spec->parallel.groups,
              spec->parallel.microbatch, spec->parallel.gradient_blocks);
     return text;
 }
@@ -86,7 +98,7 @@ static void compare_layouts(const struct job_spec *job, const struct lab_options
     struct job_spec spec = *job;
     struct lab_result single;
 
-    set_layout(&spec, &(struct layout_case){ SCHEDULE_SINGLE, 1 });
+    set_layout(&spec, &(struct layout_case){ SCHEDULE_SINGLE, 1, 1 });
     lab_run(&spec, options, &single);
     expect_success(&spec, &single);
     expect_planned_memory(&spec, &single);
@@ -94,7 +106,7 @@ static void compare_layouts(const struct job_spec *job, const struct lab_options
     for (int i = 0; i < N_LAYOUTS; i++) {
         struct lab_result result;
 
-        if (layouts[i].schedule == SCHEDULE_GEMS_MAST && spec.parallel.gradient_blocks < 2) {
+        if (!is_possible(&layouts[i], &spec)) {
             continue;
         }
         set_layout(&spec, &layouts[i]);
@@ -107,8 +119,9 @@ static void compare_layouts(const struct job_spec *job, const struct lab_options
     lab_result_fini(&single);
 }
 
-static const char *const models[] = { "mlp",     "lenet",     "resnet1",
-                                      "resnet2", "amoebanet", "dropout" };
+static const char *const models[] = {
+    "mlp", "lenet", "resnet1", "resnet2", "amoebanet", "dropout"
+};
 enum { N_MODELS = sizeof models / sizeof models[0] };
 
 /* 20 samples in steps of 7, 7, 6 and micro-batches of 2: a short last
@@ -354,7 +367,7 @@ START_TEST(numbers_are_those_of_the_oracle)
     struct job_spec spec;
 
     lab_spec(models[_i], &spec);
-    set_layout(&spec, &(struct layout_case){ SCHEDULE_GEMS_MAST, 3 });
+    set_layout(&spec, &(struct layout_case){ SCHEDULE_GEMS_MAST, 3, 1 });
     compare_job_with_oracle(&spec, "ref");
     if (backend_find("cpu", NULL)) {
         compare_job_with_oracle(&spec, "cpu");
@@ -369,12 +382,12 @@ END_TEST
 
 START_TEST(restart_under_another_layout_continues_the_same_run)
 {
-    static const struct layout_case before[] = { { SCHEDULE_GEMS_MAST, 2 },
-                                                 { SCHEDULE_SINGLE, 1 },
-                                                 { SCHEDULE_GPIPE, 3 } };
-    static const struct layout_case after[] = { { SCHEDULE_LAYER, 3 },
-                                                { SCHEDULE_GEMS_MAST, 3 },
-                                                { SCHEDULE_GEMS_MAST, 4 } };
+    static const struct layout_case before[] = { { SCHEDULE_GEMS_MAST, 2, 1 },
+                                                 { SCHEDULE_SINGLE, 1, 1 },
+                                                 { SCHEDULE_GPIPE, 3, 1 } };
+    static const struct layout_case after[] = { { SCHEDULE_LAYER, 3, 1 },
+                                                { SCHEDULE_GEMS_MAST, 3, 1 },
+                                                { SCHEDULE_GEMS_MAST, 4, 1 } };
     struct lab_result first, second;
     struct lab_options options = { .keep_step = 3 };
     struct job_spec spec;
@@ -407,6 +420,7 @@ START_TEST(wish_of_rank_0_is_granted_one_step_later_on_all_ranks)
     struct job_spec spec;
 
     lab_spec("mlp", &spec);
+    spec.parallel.gradient_blocks = 4;
     set_layout(&spec, &layouts[_i]);
     lab_run(&spec, NULL, &plain);
     lab_run(&spec, &options, &result);
@@ -429,6 +443,7 @@ START_TEST(stopped_run_can_be_continued)
     struct job_spec spec;
 
     lab_spec("mlp", &spec);
+    spec.parallel.gradient_blocks = 4;
     set_layout(&spec, &layouts[_i]);
     lab_run(&spec, NULL, &plain);
     lab_run(&spec, &options, &stopped);
@@ -478,7 +493,7 @@ START_TEST(loss_that_is_not_a_number_ends_the_run)
     uint32_t last;
 
     lab_spec("mlp", &spec);
-    set_layout(&spec, &(struct layout_case){ SCHEDULE_LAYER, 3 });
+    set_layout(&spec, &(struct layout_case){ SCHEDULE_LAYER, 3, 1 });
     lab_run(&spec, &options, &result);
     last = result.n_ranks - 1;
     ck_assert_int_eq(result.ranks[last].status, GEMS_E_NAN);
@@ -499,7 +514,7 @@ START_TEST(planted_error_of_64_bytes_shows)
     struct job_spec spec;
 
     lab_spec("resnet1", &spec);
-    set_layout(&spec, &(struct layout_case){ SCHEDULE_GEMS_MAST, 2 });
+    set_layout(&spec, &(struct layout_case){ SCHEDULE_GEMS_MAST, 2, 1 });
     lab_run(&spec, &options, &result);
     expect_success(&spec, &result);
     for (uint32_t i = 0; i < result.n_ranks; i++) {
@@ -532,7 +547,7 @@ START_TEST(steps_allocate_nothing)
     lab_spec(_i < 2 ? "resnet1" : _i == 2 ? "lenet" : "amoebanet", &spec);
     spec.checkpoint_every_epochs = 0;
     if (!is_cpu) {
-        set_layout(&spec, &(struct layout_case){ SCHEDULE_GEMS_MAST, 3 });
+        set_layout(&spec, &(struct layout_case){ SCHEDULE_GEMS_MAST, 3, 1 });
     }
     spec.train.epochs = 1;
     lab_run(&spec, &options, &few);

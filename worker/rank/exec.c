@@ -284,7 +284,9 @@ static void fill_args(struct exec *exec, struct exec_item *item, const struct la
     }
     if (stage->block_offset[i + 1] > stage->block_offset[i]) {
         args.params = (uint8_t *)stage->params + stage->block_offset[i];
-        args.grads = (uint8_t *)stage->grads[item->instr.block] + stage->block_offset[i];
+        if (item->instr.op == INSTR_BACKWARD) {
+            args.grads = (uint8_t *)stage->grads[item->instr.block] + stage->block_offset[i];
+        }
     }
     if (stage->block2_offset[i + 1] > stage->block2_offset[i]) {
         args.params2 = (uint8_t *)stage->params2 + stage->block2_offset[i];
@@ -470,13 +472,23 @@ static uint32_t copies_of(const struct exec *exec, const struct exec_item *item)
                : exec->program->reduce_copies[item->resident];
 }
 
+/* The rank's own sum; NULL for a copy without micro-batches. */
+static void *sum_of(const struct resident *resident)
+{
+    return resident->stage.n_blocks ? resident->stage.grads[0] : NULL;
+}
+
+/* A copy without micro-batches in this step has not met the weights of the
+ * last one yet. */
 static int run_reduce(struct exec *exec, struct exec_item *item, struct gems_error *err)
 {
     struct resident *resident = &exec->residents[item->resident];
+    int status = freshen(exec, resident, err);
 
-    (void)err;
-    reduce_send(&resident->reduce, copies_of(exec, item), resident->stage.grads[0]);
-    return GEMS_OK;
+    if (status == GEMS_OK) {
+        reduce_send(&resident->reduce, copies_of(exec, item), sum_of(resident));
+    }
+    return status;
 }
 
 static int run_update(struct exec *exec, struct exec_item *item, struct gems_error *err)
@@ -484,8 +496,7 @@ static int run_update(struct exec *exec, struct exec_item *item, struct gems_err
     struct resident *resident = &exec->residents[item->resident];
     uint64_t start = now_ns();
     const void *sum;
-    int status =
-        reduce_sum(&resident->reduce, copies_of(exec, item), resident->stage.grads[0], &sum, err);
+    int status = reduce_sum(&resident->reduce, copies_of(exec, item), sum_of(resident), &sum, err);
 
     exec->waited_ns += now_ns() - start;
     if (status < 0) {

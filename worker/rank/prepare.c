@@ -196,7 +196,9 @@ static int bind_item(const struct preparer *p, const struct program *program,
         return gems_error_set(err, GEMS_E_UNSUPPORTED, "program: %s is not in this version",
                               instr_name(item->instr.op));
     }
-    if (item->instr.block >= p->memory->map->n_blocks) {
+    /* a copy without micro-batches has no gradient blocks at all */
+    if ((item->instr.op == INSTR_BACKWARD || item->instr.op == INSTR_COMBINE) &&
+        item->instr.block >= p->memory->map->n_blocks) {
         return refuse(item, "no such gradient block", err);
     }
     if (item->instr.op >= INSTR_COMBINE && item->instr.op <= INSTR_GATHER) {

@@ -166,7 +166,7 @@ int stage_ask(struct stage *stage, struct arena *arena, uint32_t n_blocks, struc
     if (status < 0) {
         return status;
     }
-    stage->grads = calloc(n_blocks, sizeof *stage->grads);
+    stage->grads = calloc(n_blocks + 1, sizeof *stage->grads);
     if (!stage->grads) {
         return gems_error_set(err, GEMS_E_NOMEM, "stage %u: no host memory", stage->index);
     }

@@ -171,11 +171,31 @@ static int build(struct trainer *trainer, struct gems_error *err)
     return status < 0 ? status : tensors_start(trainer, err);
 }
 
+/* Samples of the largest pass of a rank. */
+static uint32_t largest_batch(const struct plan *plan, uint32_t rank)
+{
+    uint32_t largest = 0;
+
+    for (int kind = 0; kind < PROGRAM_KIND_COUNT; kind++) {
+        const struct program *program = plan_program(plan, (enum program_kind)kind);
+        const struct instr_list *list = program->n_ranks ? &program->ranks[rank] : NULL;
+
+        for (uint32_t i = 0; list && i < list->n; i++) {
+            const struct instr *in = &list->items[i];
+            uint32_t n = program_samples(program, in->microbatch);
+
+            if ((in->op == INSTR_FORWARD || in->op == INSTR_EVALUATE) && n > largest) {
+                largest = n;
+            }
+        }
+    }
+    return largest;
+}
+
 int trainer_create(const struct trainer_config *config, struct trainer **ret_trainer,
                    struct gems_error *err)
 {
     struct trainer *trainer;
-    uint32_t sizes[FACTS_MAX_SIZES];
     int status;
 
     if (config->plan->n_ranks > 1 && !config->link) {
@@ -194,10 +214,7 @@ int trainer_create(const struct trainer_config *config, struct trainer **ret_tra
     trainer->config = *config;
     trainer->element_bytes =
         config->spec->train.precision == PRECISION_F64 ? sizeof(double) : sizeof(float);
-    for (uint32_t i = facts_batch_sizes(config->plan, sizes); i > 0; i--) {
-        trainer->loader_batch =
-            sizes[i - 1] > trainer->loader_batch ? sizes[i - 1] : trainer->loader_batch;
-    }
+    trainer->loader_batch = largest_batch(config->plan, config->rank);
     arena_init(&trainer->arena, config->backend, config->device);
     status = build(trainer, err);
     if (status < 0) {
