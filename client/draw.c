@@ -47,7 +47,8 @@ int draw_step(const struct plan *plan, const struct graph *graph, const struct f
     if (status < 0) {
         gems_error_set(err, status, "plan: out of memory");
     } else {
-        printf("One step; 0-9: forward of that micro-batch, a-j: its backward, .: waiting\n%.*s",
+        printf("One step; 0-9: forward of that micro-batch, a-j: its backward (k-t: its weight half),\n"
+               ".: waiting\n%.*s",
                (int)text.n, (const char *)text.data);
     }
     buf_fini(&text);

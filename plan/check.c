@@ -12,10 +12,11 @@
 #include "common/error.h"
 #include "plan/check_sum.h"
 #include "plan/match.h"
+#include "plan/sched.h"
 #include "plan/sim.h"
 
 struct slot_state {
-    bool is_held, is_forward_done;
+    bool is_held, is_forward_done, is_input_done;
     uint32_t chain, stage, microbatch;
 };
 
@@ -133,7 +134,10 @@ static int hold_slot(struct check *c, const struct instr *instr)
                           c->slots[i].microbatch);
         }
     }
-    *slot = (struct slot_state){ true, false, instr->chain, instr->stage, instr->microbatch };
+    *slot = (struct slot_state){ .is_held = true,
+                                 .chain = instr->chain,
+                                 .stage = instr->stage,
+                                 .microbatch = instr->microbatch };
     return GEMS_OK;
 }
 
@@ -176,7 +180,7 @@ static int open_pass(struct check *c, const struct instr *instr)
 /* What stood before the pass is what it needs; what must follow is owed. */
 static int run_pass(struct check *c, const struct instr *instr)
 {
-    bool is_backward = instr->op == INSTR_BACKWARD;
+    bool is_backward = instr->op == INSTR_BACKWARD || instr->op == INSTR_BACKWARD_INPUT;
     bool is_end = instr->stage == 0 || instr->stage + 1u == c->plan->n_stages;
     uint8_t *n_done = is_backward ? c->n_backward : c->n_forward;
     uint32_t n = c->program->n_microbatches;
@@ -236,20 +240,42 @@ static struct check_sum *sum_of(const struct check *c, uint32_t stage)
     return &c->sums[c->rank * c->plan->n_stages + stage];
 }
 
+/* The slot has gone through its forward, and through its input half or not. */
+static int check_slot(const struct check *c, const struct instr *instr, bool is_input_done)
+{
+    const struct slot_state *slot = &c->slots[instr->slot];
+
+    if (!slot->is_held || !slot->is_forward_done || slot->chain != instr->chain ||
+        slot->stage != instr->stage || slot->microbatch != instr->microbatch ||
+        slot->is_input_done != is_input_done) {
+        return refuse(c, "slot %u does not hold its forward", instr->slot);
+    }
+    return GEMS_OK;
+}
+
 static int run_backward(struct check *c, const struct instr *instr)
 {
-    struct slot_state *slot = &c->slots[instr->slot];
-    int status = run_pass(c, instr);
+    const struct schedule *schedule = schedule_find(c->plan->schedule);
+    bool is_weight = instr->op == INSTR_BACKWARD_WEIGHT;
+    bool is_half = is_weight || instr->op == INSTR_BACKWARD_INPUT;
+    int status = is_weight ? GEMS_OK : run_pass(c, instr);
     const char *why;
 
+    if (schedule && schedule->is_split != is_half) {
+        return refuse(c, "%s runs backwards %s", schedule->name,
+                      is_half ? "as a whole" : "in halves");
+    }
+    if (status == GEMS_OK) {
+        status = check_slot(c, instr, is_weight);
+    }
     if (status < 0) {
         return status;
     }
-    if (!slot->is_held || !slot->is_forward_done || slot->chain != instr->chain ||
-        slot->stage != instr->stage || slot->microbatch != instr->microbatch) {
-        return refuse(c, "slot %u does not hold its forward", instr->slot);
+    c->slots[instr->slot].is_input_done = true;
+    if (instr->op == INSTR_BACKWARD_INPUT) {
+        return GEMS_OK;
     }
-    slot->is_held = false;
+    c->slots[instr->slot].is_held = false;
     why = check_sum_backward(sum_of(c, instr->stage), instr);
     return why ? refuse(c, "%s", why) : GEMS_OK;
 }
@@ -302,6 +328,9 @@ static int run_instr(struct check *c, const struct instr *instr)
     if (!is_send && c->behind.n_send_left) {
         return refuse(c, "the pass before it still has to send");
     }
+    if (instr->op == INSTR_BACKWARD_WEIGHT && (c->before.n_recv || c->before.is_loaded)) {
+        return refuse(c, "stands between a pass and what it receives");
+    }
     if (instr->stage >= c->plan->n_stages || instr->chain >= c->plan->n_chains) {
         return refuse(c, "no such stage");
     }
@@ -315,6 +344,8 @@ static int run_instr(struct check *c, const struct instr *instr)
     case INSTR_EVALUATE:
         return c->program->is_eval ? run_forward(c, instr) : refuse(c, "in a training step");
     case INSTR_BACKWARD:
+    case INSTR_BACKWARD_INPUT:
+    case INSTR_BACKWARD_WEIGHT:
         return c->program->is_eval ? refuse(c, "in an evaluation") : run_backward(c, instr);
     case INSTR_SEND_ACT:
     case INSTR_SEND_GRAD:

@@ -13,8 +13,11 @@ static char letter_of(const struct instr *instr)
         return (char)('0' + digit);
     case INSTR_BACKWARD:
     case INSTR_BACKWARD_INPUT:
-    case INSTR_BACKWARD_WEIGHT:
         return (char)('a' + digit);
+    case INSTR_BACKWARD_WEIGHT:
+        return (char)('k' + digit);
+    case INSTR_RECOMPUTE:
+        return '*';
     case INSTR_REDUCE:
         return 'R';
     case INSTR_UPDATE:

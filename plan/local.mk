@@ -14,6 +14,7 @@ libplan_a_SOURCES = \
     %D%/make.c %D%/make.h \
     %D%/match.c %D%/match.h \
     %D%/memory.c %D%/memory.h \
+    %D%/order.c %D%/order.h \
     %D%/pack.c %D%/pack.h \
     %D%/plan.c %D%/plan.h \
     %D%/planner.c %D%/planner.h \
@@ -21,12 +22,16 @@ libplan_a_SOURCES = \
     %D%/program.c %D%/program.h \
     %D%/sched.c %D%/sched.h \
     %D%/sched_1f1b.c \
+    %D%/sched_1f1b_interleaved.c \
+    %D%/sched_chimera.c \
     %D%/sched_eval.c \
     %D%/sched_gems_master.c \
     %D%/sched_gems_mast.c \
     %D%/sched_gpipe.c \
     %D%/sched_layer.c \
     %D%/sched_single.c \
+    %D%/sched_v.c \
+    %D%/sched_zb_h1.c \
     %D%/schedules.c %D%/schedules.h \
     %D%/sim.c %D%/sim.h \
     %D%/spec.c %D%/spec.h

@@ -61,7 +61,9 @@ void neighbours_fini(struct neighbours *neighbours)
 static bool is_pass_or_send(const struct instr *instr)
 {
     return instr->op == INSTR_FORWARD || instr->op == INSTR_EVALUATE ||
-           instr->op == INSTR_BACKWARD || instr->op == INSTR_SEND_ACT;
+           instr->op == INSTR_BACKWARD || instr->op == INSTR_BACKWARD_INPUT ||
+           instr->op == INSTR_BACKWARD_WEIGHT || instr->op == INSTR_RECOMPUTE ||
+           instr->op == INSTR_SEND_ACT;
 }
 
 int post_make(const struct neighbours *neighbours, const struct instr_list *list,
@@ -99,7 +101,8 @@ int post_make(const struct neighbours *neighbours, const struct instr_list *list
         } else if (is_pass_or_send(instr)) {
             slot_used[instr->slot] = i;
         }
-        if (instr->op == INSTR_BACKWARD && buffer != UINT32_MAX) {
+        if ((instr->op == INSTR_BACKWARD || instr->op == INSTR_BACKWARD_INPUT) &&
+            buffer != UINT32_MAX) {
             buffer_used[buffer] = i;
             buffer = UINT32_MAX;
         }

@@ -21,9 +21,18 @@
  * that it owes.
  *
  * Lifetimes. Of a slot: from its first RECV or LOAD to the end of its last
- * instruction before the next RECV or LOAD of another micro-batch (BACKWARD, or
- * in evaluation EVALUATE and the sends behind it). GRAD_IN buffer: from
- * RECV_GRAD to BACKWARD. GRAD_OUT: from BACKWARD to the end of SEND_GRAD.
+ * instruction before the next RECV or LOAD of another micro-batch (BACKWARD or
+ * BACKWARD_WEIGHT, or in evaluation EVALUATE and the sends behind it). GRAD_IN
+ * buffer: from RECV_GRAD to BACKWARD or BACKWARD_INPUT. GRAD_OUT: from there to the
+ * end of SEND_GRAD.
+ *
+ * A rank may hold several stages of one chain and then sends to itself (peer is its
+ * own number): the same rules, the message being a copy in its memory.
+ *
+ * Halves. A schedule that is_split (plan/sched.h) has no BACKWARD. BACKWARD_INPUT
+ * stands where it would (receives before, sends behind) and runs layout.backward;
+ * BACKWARD_WEIGHT, later and without messages, runs layout.weight, adds into gradient
+ * buffer `block` and ends the slot; between them the slot stays held.
  */
 #ifndef GEMS_PLAN_PROGRAM_H
 #define GEMS_PLAN_PROGRAM_H
@@ -35,25 +44,25 @@
 struct gems_error;
 
 enum instr_op {
-    INSTR_LOAD,      /* images into slot (first stage), labels into slot (last stage) */
-    INSTR_FORWARD,   /* stage on slot, keeping there what backward reads */
-    INSTR_BACKWARD,  /* input and weight gradients; adds into gradient buffer `block` */
-    INSTR_BACKWARD_INPUT,  /* the two halves, for zero-bubble schedules */
-    INSTR_BACKWARD_WEIGHT,
-    INSTR_RECOMPUTE, /* rebuild what the slot did not keep */
-    INSTR_SEND_ACT,  /* edge's tensor in slot, to peer */
-    INSTR_RECV_ACT,  /* edge's tensor into slot, from peer */
-    INSTR_SEND_GRAD, /* gradient of an input edge, to peer; buffer index `slot` */
-    INSTR_RECV_GRAD, /* gradient of an output edge, from peer; buffer index `slot` */
-    INSTR_COMBINE,   /* gradient buffer `block` += gradient buffer `slot`, one stage, local;
-                        buffer 0 of a stage holds the rank's sum when all backwards are done */
-    INSTR_REDUCE,    /* gradients of a stage: shards to their owners, summed there in fixed
-                        order; `microbatch` is a mask: bit c, copy c (plan_copies) has gradients
-                        in this step, in its buffer 0. Others send nothing, and own their shard
-                        all the same */
-    INSTR_UPDATE,    /* optimizer on the owned shard of a stage */
-    INSTR_GATHER,    /* updated shards of a stage to all its copies */
-    INSTR_EVALUATE,  /* in evaluation programs: forward with running statistics, nothing kept */
+    INSTR_LOAD,            /* images into slot (first stage), labels into slot (last stage) */
+    INSTR_FORWARD,         /* stage on slot, keeping there what backward reads */
+    INSTR_BACKWARD,        /* input and weight gradients; adds into gradient buffer `block` */
+    INSTR_BACKWARD_INPUT,  /* input gradients alone */
+    INSTR_BACKWARD_WEIGHT, /* weight gradients alone; adds into gradient buffer `block` */
+    INSTR_RECOMPUTE,       /* rebuild what the slot did not keep */
+    INSTR_SEND_ACT,        /* edge's tensor in slot, to peer */
+    INSTR_RECV_ACT,        /* edge's tensor into slot, from peer */
+    INSTR_SEND_GRAD,       /* gradient of an input edge, to peer; buffer index `slot` */
+    INSTR_RECV_GRAD,       /* gradient of an output edge, from peer; buffer index `slot` */
+    INSTR_COMBINE,         /* gradient buffer `block` += gradient buffer `slot`, one stage, local;
+                              buffer 0 of a stage holds the rank's sum when all backwards are done */
+    INSTR_REDUCE,          /* gradients of a stage: shards to their owners, summed there in fixed
+                              order; `microbatch` is a mask: bit c, copy c (plan_copies) has gradients
+                              in this step, in its buffer 0. Others send nothing, and own their shard
+                              all the same */
+    INSTR_UPDATE,          /* optimizer on the owned shard of a stage */
+    INSTR_GATHER,          /* updated shards of a stage to all its copies */
+    INSTR_EVALUATE, /* in evaluation programs: forward with running statistics, nothing kept */
     INSTR_OP_COUNT
 };
 
@@ -68,7 +77,7 @@ struct instr {
     uint32_t edge;       /* index into plan's edges */
     uint16_t slot;       /* activation slot, or gradient receive/send buffer index */
     uint16_t block;      /* gradient buffer of the stage on this rank */
-    uint8_t is_first;    /* BACKWARD: first of its block: writes instead of adding */
+    uint8_t is_first; /* BACKWARD, BACKWARD_WEIGHT: first of its block: writes instead of adding */
 };
 
 struct instr_list {

@@ -7,17 +7,57 @@
 
 static const struct schedule schedules[SCHEDULE_COUNT] = {
     [SCHEDULE_AUTO] = { .name = "auto", .is_available = true },
-    [SCHEDULE_SINGLE] = { "single", 1, true, true, false, 1, sched_single },
-    [SCHEDULE_LAYER] = { "layer", 1, false, true, false, 1, sched_layer },
-    [SCHEDULE_GPIPE] = { "gpipe", 1, false, true, false, 1, sched_gpipe },
-    [SCHEDULE_1F1B] = { "1f1b", 1, false, false, false, 1, sched_1f1b },
-    [SCHEDULE_1F1B_INTERLEAVED] = { "1f1b-interleaved", 1, false, false, false, 0, NULL },
-    [SCHEDULE_ZB_H1] = { "zb-h1", 1, false, false, false, 1, NULL },
-    [SCHEDULE_V_HALF] = { "v-half", 1, false, false, true, 2, NULL },
-    [SCHEDULE_V_MIN] = { "v-min", 1, false, false, true, 2, NULL },
-    [SCHEDULE_GEMS_MAST] = { "gems-mast", 2, false, true, false, 1, sched_gems_mast },
-    [SCHEDULE_GEMS_MASTER] = { "gems-master", 2, false, false, false, 1, sched_gems_master },
-    [SCHEDULE_CHIMERA] = { "chimera", 2, false, false, false, 1, NULL },
+    [SCHEDULE_SINGLE] = { .name = "single",
+                          .n_chains = 1,
+                          .chunks = 1,
+                          .is_one_stage = true,
+                          .is_available = true,
+                          .generate = sched_single },
+    [SCHEDULE_LAYER] = { .name = "layer",
+                         .n_chains = 1,
+                         .chunks = 1,
+                         .is_available = true,
+                         .generate = sched_layer },
+    [SCHEDULE_GPIPE] = { .name = "gpipe",
+                         .n_chains = 1,
+                         .chunks = 1,
+                         .is_available = true,
+                         .generate = sched_gpipe },
+    [SCHEDULE_1F1B] = { .name = "1f1b", .n_chains = 1, .chunks = 1, .generate = sched_1f1b },
+    [SCHEDULE_1F1B_INTERLEAVED] = { .name = "1f1b-interleaved",
+                                    .n_chains = 1,
+                                    .generate = sched_1f1b_interleaved },
+    [SCHEDULE_ZB_H1] = { .name = "zb-h1",
+                         .n_chains = 1,
+                         .chunks = 1,
+                         .is_split = true,
+                         .generate = sched_zb_h1 },
+    [SCHEDULE_V_HALF] = { .name = "v-half",
+                          .n_chains = 1,
+                          .chunks = 2,
+                          .is_v = true,
+                          .is_split = true,
+                          .generate = sched_v_half },
+    [SCHEDULE_V_MIN] = { .name = "v-min",
+                         .n_chains = 1,
+                         .chunks = 2,
+                         .is_v = true,
+                         .is_split = true,
+                         .generate = sched_v_min },
+    [SCHEDULE_GEMS_MAST] = { .name = "gems-mast",
+                             .n_chains = 2,
+                             .chunks = 1,
+                             .is_available = true,
+                             .generate = sched_gems_mast },
+    [SCHEDULE_GEMS_MASTER] = { .name = "gems-master",
+                               .n_chains = 2,
+                               .chunks = 1,
+                               .generate = sched_gems_master },
+    [SCHEDULE_CHIMERA] = { .name = "chimera",
+                           .n_chains = 2,
+                           .chunks = 1,
+                           .is_even = true,
+                           .generate = sched_chimera },
 };
 
 const char *schedule_name(enum schedule_kind kind)
@@ -179,32 +219,70 @@ static int add_sums(struct sched *s, uint32_t chain, uint32_t stage, uint32_t mi
     return status == GEMS_OK ? combine_chains(s, chain, stage, microbatch) : status;
 }
 
-int sched_backward(struct sched *s, uint32_t chain, uint32_t stage, uint32_t microbatch,
-                   uint32_t slot, uint32_t grad_buffer)
+/* A pass that reads gradients and sends on what it makes of them. */
+static int add_gradient_pass(struct sched *s, uint32_t chain, uint32_t stage, struct instr pass,
+                             uint32_t grad_in, uint32_t grad_out)
 {
-    struct blocks *sums = sums_of(s, rank_of(s, chain, stage), stage, chain);
+    struct instr message = { .microbatch = pass.microbatch, .slot = (uint16_t)grad_in };
+    int status;
+
+    message.op = INSTR_RECV_GRAD;
+    status = add_gradients(s, chain, stage, message);
+    if (status == GEMS_OK) {
+        status = add(s, chain, stage, pass);
+    }
+    message.op = INSTR_SEND_GRAD;
+    message.slot = (uint16_t)grad_out;
+    return status == GEMS_OK ? add_gradients(s, chain, stage, message) : status;
+}
+
+/* The pass with the gradient buffer that it adds to. */
+static struct instr with_block(struct sched *s, uint32_t chain, uint32_t stage, struct instr pass)
+{
+    bool is_first;
+
+    pass.block =
+        (uint16_t)blocks_add(sums_of(s, rank_of(s, chain, stage), stage, chain), &is_first);
+    pass.is_first = is_first;
+    return pass;
+}
+
+int sched_backward(struct sched *s, uint32_t chain, uint32_t stage, uint32_t microbatch,
+                   uint32_t slot, uint32_t grad_in, uint32_t grad_out)
+{
     struct instr pass = {
         .op = INSTR_BACKWARD,
         .microbatch = microbatch,
         .slot = (uint16_t)(slot + s->input->first_slot),
     };
-    struct instr message = { .microbatch = microbatch, .slot = (uint16_t)grad_buffer };
-    bool is_first;
-    int status;
+    int status =
+        add_gradient_pass(s, chain, stage, with_block(s, chain, stage, pass), grad_in, grad_out);
 
-    message.op = INSTR_RECV_GRAD;
-    status = add_gradients(s, chain, stage, message);
-    if (status < 0) {
-        return status;
-    }
-    pass.block = (uint16_t)blocks_add(sums, &is_first);
-    pass.is_first = is_first;
-    status = add(s, chain, stage, pass);
-    if (status < 0) {
-        return status;
-    }
-    message.op = INSTR_SEND_GRAD;
-    status = add_gradients(s, chain, stage, message);
+    return status == GEMS_OK ? add_sums(s, chain, stage, microbatch) : status;
+}
+
+int sched_backward_input(struct sched *s, uint32_t chain, uint32_t stage, uint32_t microbatch,
+                         uint32_t slot, uint32_t grad_in, uint32_t grad_out)
+{
+    struct instr pass = {
+        .op = INSTR_BACKWARD_INPUT,
+        .microbatch = microbatch,
+        .slot = (uint16_t)(slot + s->input->first_slot),
+    };
+
+    return add_gradient_pass(s, chain, stage, pass, grad_in, grad_out);
+}
+
+int sched_backward_weight(struct sched *s, uint32_t chain, uint32_t stage, uint32_t microbatch,
+                          uint32_t slot)
+{
+    struct instr pass = {
+        .op = INSTR_BACKWARD_WEIGHT,
+        .microbatch = microbatch,
+        .slot = (uint16_t)(slot + s->input->first_slot),
+    };
+    int status = add(s, chain, stage, with_block(s, chain, stage, pass));
+
     return status == GEMS_OK ? add_sums(s, chain, stage, microbatch) : status;
 }
 
@@ -297,6 +375,15 @@ static int check_layout(const struct plan *plan, const struct schedule *schedule
     if (!plan_width(plan) || plan->n_ranks % plan->n_groups || plan->n_stages % plan_width(plan)) {
         return gems_error_set(err, GEMS_E_INTERNAL, "program: %u stages on %u ranks in %u groups",
                               plan->n_stages, plan->n_ranks, plan->n_groups);
+    }
+    if (schedule->is_even && plan_width(plan) % 2) {
+        gems_error_set(err, GEMS_E_INVALID,
+                       "parallel.stages: %s runs on an even number of "
+                       "stages, not on %u",
+                       schedule->name, plan_width(plan));
+        gems_error_hint(err, "%u or %u stages, or gems-mast, which takes any number",
+                        plan_width(plan) - 1, plan_width(plan) + 1);
+        return GEMS_E_INVALID;
     }
     return plan_keeps_sums(plan)
                ? GEMS_OK

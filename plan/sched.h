@@ -34,20 +34,29 @@ struct sched {
     uint32_t first, middle, last;
 };
 
-/* Pass of a stage of a chain on a micro-batch. grad_buffer: GRAD_IN and
- * GRAD_OUT buffer of the pass. */
+/* Pass of a stage of a chain on a micro-batch. grad_in, grad_out:
+ * GRAD_IN and GRAD_OUT buffer of the pass. */
 int sched_forward(struct sched *s, uint32_t chain, uint32_t stage, uint32_t microbatch,
                   uint32_t slot);
 int sched_backward(struct sched *s, uint32_t chain, uint32_t stage, uint32_t microbatch,
-                   uint32_t slot, uint32_t grad_buffer);
+                   uint32_t slot, uint32_t grad_in, uint32_t grad_out);
+
+/* The same in halves: what the stage before waits for, and the gradients of the
+ * weights, in ascending order of the micro-batches. */
+int sched_backward_input(struct sched *s, uint32_t chain, uint32_t stage, uint32_t microbatch,
+                         uint32_t slot, uint32_t grad_in, uint32_t grad_out);
+int sched_backward_weight(struct sched *s, uint32_t chain, uint32_t stage, uint32_t microbatch,
+                          uint32_t slot);
 
 struct schedule {
     const char *name; /* in the job file */
     uint32_t n_chains;
+    uint32_t chunks;                  /* stages of a device and chain; 0: the job says */
     bool is_one_stage;                /* runs on one device only */
     bool is_available;                /* the executor runs it; others are simulated only */
     bool is_v;                        /* stages lie there and back over the devices */
-    uint32_t chunks;                  /* stages of a device and chain; 0: the job says */
+    bool is_split;                    /* backwards run in halves */
+    bool is_even;                     /* on an even number of devices only */
     int (*generate)(struct sched *s); /* NULL: not in this version */
 };
 
@@ -70,6 +79,11 @@ int sched_gpipe(struct sched *s);
 int sched_gems_mast(struct sched *s);
 int sched_gems_master(struct sched *s);
 int sched_1f1b(struct sched *s);
+int sched_1f1b_interleaved(struct sched *s);
+int sched_zb_h1(struct sched *s);
+int sched_v_half(struct sched *s);
+int sched_v_min(struct sched *s);
+int sched_chimera(struct sched *s);
 int sched_eval(struct sched *s); /* evaluation, for all of them */
 
 #endif

@@ -27,7 +27,8 @@ static int run_stage(struct sched *s, uint32_t stage)
         if (i >= n_ahead && status == 0) {
             uint32_t back = i - n_ahead;
 
-            status = sched_backward(s, 0, stage, s->first + back, back % n_slots, back % 2);
+            status =
+                sched_backward(s, 0, stage, s->first + back, back % n_slots, back % 2, back % 2);
         }
     }
     return status;

@@ -39,7 +39,7 @@ static int run_chain(struct sched *s, uint32_t chain, uint32_t stage, uint32_t f
         status = sched_forward(s, chain, stage, i, i - s->first);
     }
     for (uint32_t i = first; i < last && status == 0; i++) {
-        status = sched_backward(s, chain, stage, i, i - s->first, (i - first) % 2);
+        status = sched_backward(s, chain, stage, i, i - s->first, (i - first) % 2, (i - first) % 2);
     }
     return status;
 }

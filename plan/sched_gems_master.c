@@ -34,7 +34,7 @@ static int run_pass(struct sched *s, const struct pass *pass, uint32_t stage)
     }
     for (uint32_t i = pass->first; i < pass->last && status == 0; i++) {
         status = sched_backward(s, pass->chain, stage, i, pass->slot + i - pass->first,
-                                (i - pass->first) % 2);
+                                (i - pass->first) % 2, (i - pass->first) % 2);
     }
     return status;
 }

@@ -26,7 +26,7 @@ int sched_gpipe(struct sched *s)
             status = sched_forward(s, 0, stage, s->first + i, i);
         }
         for (uint32_t i = 0; i < n && status == 0; i++) {
-            status = sched_backward(s, 0, stage, s->first + i, i, i % 2);
+            status = sched_backward(s, 0, stage, s->first + i, i, i % 2, i % 2);
         }
     }
     return status;

@@ -19,7 +19,7 @@ int sched_layer(struct sched *s)
         for (uint32_t i = s->first; i < s->last && status == 0; i++) {
             status = sched_forward(s, 0, stage, i, 0);
             if (status == 0) {
-                status = sched_backward(s, 0, stage, i, 0, 0);
+                status = sched_backward(s, 0, stage, i, 0, 0, 0);
             }
         }
     }

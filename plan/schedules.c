@@ -77,7 +77,9 @@ int schedules_uniform_plan(const struct schedules_layout *layout, struct plan *r
 /* Does the instruction hold its slot on from here (1), or let it go (-1)? */
 static int change_of(const struct instr *instr)
 {
-    return instr->op == INSTR_FORWARD ? 1 : instr->op == INSTR_BACKWARD ? -1 : 0;
+    return instr->op == INSTR_FORWARD                                          ? 1
+           : instr->op == INSTR_BACKWARD || instr->op == INSTR_BACKWARD_WEIGHT ? -1
+                                                                               : 0;
 }
 
 static double peak_of(const struct instr_list *list)
@@ -140,6 +142,7 @@ int schedules_table(const struct schedules_question *question,
                     struct schedules_row ret_rows[SCHEDULE_COUNT], uint32_t *ret_n,
                     struct gems_error *err)
 {
+    static const struct parallel_spec none; /* the default chunks */
     uint32_t n = 0;
     int status = GEMS_OK;
 
@@ -169,6 +172,10 @@ int schedules_table(const struct schedules_question *question,
         } else if (schedule->is_one_stage && question->stages > 1) {
             snprintf(row->reason, sizeof row->reason, "runs on 1 device, not on %u stages",
                      question->stages);
+        } else if (schedule->is_even && question->stages % 2) {
+            snprintf(row->reason, sizeof row->reason, "needs an even number of stages");
+        } else if (question->stages * schedule_chunks(schedule, &none) > SPEC_MAX_STAGES) {
+            snprintf(row->reason, sizeof row->reason, "more than %d chunks", SPEC_MAX_STAGES);
         } else {
             status = measure(question, row, err);
         }

@@ -71,7 +71,7 @@ static bool wait_sends(const struct rank_state *rank, uint32_t i, double *inout_
     uint32_t buffer;
 
     if (writer->op == INSTR_LOAD || writer->op == INSTR_FORWARD || writer->op == INSTR_EVALUATE ||
-        writer->op == INSTR_RECV_ACT) {
+        writer->op == INSTR_RECV_ACT || writer->op == INSTR_RECOMPUTE) {
         const struct neighbours *near = &rank->neighbours;
 
         for (uint32_t k = near->first[writer->slot]; k < near->first[writer->slot + 1]; k++) {
@@ -80,7 +80,8 @@ static bool wait_sends(const struct rank_state *rank, uint32_t i, double *inout_
             }
             *inout_time = fmax(*inout_time, rank->act_end[near->items[k]]);
         }
-    } else if (writer->op == INSTR_BACKWARD && find_grad_buffer(rank->list, i, &buffer)) {
+    } else if ((writer->op == INSTR_BACKWARD || writer->op == INSTR_BACKWARD_INPUT) &&
+               find_grad_buffer(rank->list, i, &buffer)) {
         *inout_time = fmax(*inout_time, rank->grad_end[buffer]);
         return !rank->grad_open[buffer];
     }
@@ -160,6 +161,23 @@ static void post_receives(struct sim *sim, uint32_t r)
     rank->n_blocked = kept;
 }
 
+/* Of the time of a whole micro-batch. */
+static double share_of(const struct sim *sim, const struct instr *instr)
+{
+    return (double)program_samples(sim->program, instr->microbatch) / sim->program->microbatch;
+}
+
+/* Of the time of a whole backward. */
+static double half_of(const struct sim_costs *costs, const struct instr *instr)
+{
+    double weight = 0.5;
+
+    if (costs->weight && costs->backward && costs->backward[instr->stage] > 0) {
+        weight = costs->weight[instr->stage] / costs->backward[instr->stage];
+    }
+    return instr->op == INSTR_BACKWARD_WEIGHT ? weight : 1 - weight;
+}
+
 static double duration(const struct sim *sim, uint32_t r, const struct instr *instr)
 {
     const struct sim_costs *costs = sim->costs;
@@ -170,11 +188,20 @@ static double duration(const struct sim *sim, uint32_t r, const struct instr *in
     case INSTR_FORWARD:
     case INSTR_EVALUATE:
         table = costs->forward;
-        share = (double)program_samples(sim->program, instr->microbatch) / sim->program->microbatch;
+        share = share_of(sim, instr);
+        break;
+    case INSTR_RECOMPUTE:
+        table = costs->forward;
+        share = share_of(sim, instr);
         break;
     case INSTR_BACKWARD:
         table = costs->backward;
-        share = (double)program_samples(sim->program, instr->microbatch) / sim->program->microbatch;
+        share = share_of(sim, instr);
+        break;
+    case INSTR_BACKWARD_INPUT:
+    case INSTR_BACKWARD_WEIGHT:
+        table = costs->backward;
+        share = share_of(sim, instr) * half_of(costs, instr);
         break;
     case INSTR_COMBINE:
         table = costs->combine;
@@ -272,8 +299,8 @@ static bool advance(struct sim *sim, uint32_t r)
     struct rank_state *rank = &sim->ranks[r];
     uint32_t i = rank->next;
     const struct instr *instr = &rank->list->items[i];
-    bool is_pass =
-        instr->op == INSTR_FORWARD || instr->op == INSTR_EVALUATE || instr->op == INSTR_BACKWARD;
+    bool is_pass = instr->op == INSTR_FORWARD || instr->op == INSTR_EVALUATE ||
+                   instr->op == INSTR_BACKWARD || instr->op == INSTR_BACKWARD_INPUT;
     double start = rank->now, length;
 
     if (instr_is_send(instr) || instr_is_recv(instr)) {

@@ -16,6 +16,7 @@
  * takes its share. NULL: no time. */
 struct sim_costs {
     const double *forward, *backward;
+    const double *weight; /* part of backward that is its weight half; NULL: half of it */
     const double *combine, *reduce, *update, *gather;
     const uint64_t *edge_bytes;   /* by edge, of a whole micro-batch */
     double latency, bytes_second; /* of a link; 0 bytes_second: no time for bytes */

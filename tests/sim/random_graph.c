@@ -67,12 +67,9 @@ static void put(struct growth *g, uint32_t node)
 
 static struct node one_input(enum op_kind kind, uint32_t input)
 {
-    return (struct node){ .kind = kind,
-                          .n_inputs = 1,
-                          .inputs = { input },
-                          .eps = 1e-5,
-                          .decay = 0.9,
-                          .rate = 0.5 };
+    return (struct node){
+        .kind = kind, .n_inputs = 1, .inputs = { input }, .eps = 1e-5, .decay = 0.9, .rate = 0.5
+    };
 }
 
 static struct node window(enum op_kind kind, uint32_t input, uint32_t k, uint32_t stride)

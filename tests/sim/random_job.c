@@ -5,6 +5,7 @@
 
 #include "common/error.h"
 #include "plan/planner.h"
+#include "plan/sched.h"
 
 /* Two chains or one, whichever the planner takes. */
 static bool can_deal(const struct job_spec *spec)
@@ -20,15 +21,18 @@ static bool can_deal(const struct job_spec *spec)
 
 static void random_spec(struct draw *draw, struct job_spec *spec)
 {
-    static const enum schedule_kind kinds[] = { SCHEDULE_AUTO,      SCHEDULE_LAYER,
-                                                SCHEDULE_GPIPE,     SCHEDULE_1F1B,
-                                                SCHEDULE_GEMS_MAST, SCHEDULE_GEMS_MASTER };
+    static const enum schedule_kind kinds[] = {
+        SCHEDULE_AUTO,      SCHEDULE_LAYER,       SCHEDULE_GPIPE,  SCHEDULE_1F1B,
+        SCHEDULE_GEMS_MAST, SCHEDULE_GEMS_MAST,   SCHEDULE_ZB_H1,  SCHEDULE_1F1B_INTERLEAVED,
+        SCHEDULE_CHIMERA,   SCHEDULE_GEMS_MASTER, SCHEDULE_V_HALF, SCHEDULE_V_MIN,
+    };
     enum { N_KINDS = sizeof kinds / sizeof kinds[0] };
 
     spec_init(spec);
     spec->parallel.schedule = kinds[draw_between(draw, 0, N_KINDS - 1)];
     spec->parallel.groups = draw_chance(draw, 60) ? 1 : draw_between(draw, 2, 4);
     spec->parallel.replications = draw_between(draw, 0, 6);
+    spec->parallel.chunks = draw_between(draw, 0, 3);
     do {
         spec->parallel.gradient_blocks = draw_between(draw, 1, 12);
     } while (!can_deal(spec));
@@ -42,11 +46,29 @@ static void random_spec(struct draw *draw, struct job_spec *spec)
     spec->train.epochs = 2;
 }
 
+/* Devices of a group: what the model's layers and the schedule allow. A model too small
+ * for the schedule goes without it. */
+static uint32_t random_width(struct draw *draw, struct random_job *job)
+{
+    struct parallel_spec *parallel = &job->spec.parallel;
+    const struct schedule *schedule = schedule_find(parallel->schedule);
+    uint32_t chunks = schedule ? schedule_chunks(schedule, parallel) : 1;
+    uint32_t most = RANDOM_MAX_DEVICES / parallel->groups, width;
+
+    most = job->graph.n_layers / chunks < most ? job->graph.n_layers / chunks : most;
+    if (!most || (schedule && schedule->is_even && most < 2)) {
+        parallel->schedule = SCHEDULE_LAYER;
+        return 1;
+    }
+    width = draw_between(draw, 1, most);
+    return schedule && schedule->is_even && width % 2 ? width > 1 ? width - 1 : 2 : width;
+}
+
 void random_job(uint64_t seed, struct random_job *ret_job)
 {
     struct draw draw = { seed, 0 };
     struct gems_error err = { 0 };
-    uint32_t sizes[FACTS_MAX_SIZES], most;
+    uint32_t sizes[FACTS_MAX_SIZES];
 
     *ret_job = (struct random_job){ 0 };
     random_graph(&draw, &ret_job->graph);
@@ -62,9 +84,7 @@ void random_job(uint64_t seed, struct random_job *ret_job)
     for (uint32_t i = 0; i < ret_job->facts.n_sizes; i++) {
         random_facts(&ret_job->graph, sizes[i], &ret_job->facts.sizes[i]);
     }
-    most = RANDOM_MAX_DEVICES / ret_job->spec.parallel.groups;
-    most = ret_job->graph.n_layers < most ? ret_job->graph.n_layers : most;
-    ret_job->n_devices = draw_between(&draw, 1, most) * ret_job->spec.parallel.groups;
+    ret_job->n_devices = random_width(&draw, ret_job) * ret_job->spec.parallel.groups;
     for (uint32_t i = 0; i < ret_job->n_devices; i++) {
         ret_job->devices[i] = (struct plan_device){ .kind = DEVICE_REF, .speed = 1 };
     }

@@ -15,7 +15,7 @@
 #include "plan/sim.h"
 #include "tests/sim/random_job.h"
 
-enum { N_JOBS = 500, N_PARTS = 8 };
+enum { N_JOBS = 500, N_PARTS = 8, MAX_BUFFERS = 64 };
 
 struct trial {
     struct random_job job;
@@ -84,7 +84,8 @@ static void check_memory_in_time(const struct trial *t, const struct program *pr
 
         if (instr->op != INSTR_RECV_ACT && instr->op != INSTR_LOAD && instr->op != INSTR_FORWARD &&
             instr->op != INSTR_EVALUATE && instr->op != INSTR_BACKWARD &&
-            instr->op != INSTR_SEND_ACT) {
+            instr->op != INSTR_BACKWARD_INPUT && instr->op != INSTR_BACKWARD_WEIGHT &&
+            instr->op != INSTR_RECOMPUTE && instr->op != INSTR_SEND_ACT) {
             continue;
         }
         while (use < uses + n &&
@@ -122,10 +123,13 @@ static void check_gradients_in_time(const struct trial *t, const struct program 
 {
     const struct instr_list *list = &program->ranks[rank];
     const struct sim_span *spans = result->spans[rank];
-    double in_free[2] = { 0, 0 }, out_free[2] = { 0, 0 };
+    double in_free[MAX_BUFFERS] = { 0 }, out_free[MAX_BUFFERS] = { 0 };
+
+    ck_assert_uint_le(t->maps[rank].n_grad_in, 2);
+    ck_assert_uint_le(t->maps[rank].n_grad_out, MAX_BUFFERS);
 
     for (uint32_t i = 0; i < list->n; i++) {
-        if (list->items[i].op != INSTR_BACKWARD) {
+        if (list->items[i].op != INSTR_BACKWARD && list->items[i].op != INSTR_BACKWARD_INPUT) {
             continue;
         }
         for (uint32_t j = i; j > 0 && list->items[j - 1].op == INSTR_RECV_GRAD; j--) {
@@ -366,12 +370,13 @@ static bool is_message(const struct instr *instr)
 
 static bool is_backward(const struct instr *instr)
 {
-    return instr->op == INSTR_BACKWARD;
+    return instr->op == INSTR_BACKWARD || instr->op == INSTR_BACKWARD_WEIGHT;
 }
 
 static bool is_pass(const struct instr *instr)
 {
-    return instr->op == INSTR_BACKWARD || instr->op == INSTR_FORWARD;
+    return instr->op == INSTR_BACKWARD || instr->op == INSTR_BACKWARD_INPUT ||
+           instr->op == INSTR_BACKWARD_WEIGHT || instr->op == INSTR_FORWARD;
 }
 
 static bool is_any(const struct instr *instr)
