@@ -126,7 +126,9 @@ static void plan_and_check(const struct job *job, uint32_t n_devices)
     plan_fini(&plan);
 }
 
-static const enum schedule_kind kinds[] = { SCHEDULE_LAYER, SCHEDULE_GPIPE, SCHEDULE_GEMS_MAST };
+static const enum schedule_kind kinds[] = { SCHEDULE_LAYER, SCHEDULE_GPIPE, SCHEDULE_1F1B,
+                                            SCHEDULE_GEMS_MAST, SCHEDULE_GEMS_MASTER };
+enum { N_KINDS = sizeof kinds / sizeof kinds[0] };
 
 /* One micro-batch, some, many; the last one whole and short. */
 START_TEST(every_number_of_stages_is_planned)
@@ -137,7 +139,7 @@ START_TEST(every_number_of_stages_is_planned)
         struct job job;
 
         job_init(&job, kinds[_i], batches[i][0], batches[i][1]);
-        for (uint32_t n = kinds[_i] == SCHEDULE_GEMS_MAST ? 2 : 1; n <= N_LAYERS; n++) {
+        for (uint32_t n = 1; n <= N_LAYERS; n++) {
             plan_and_check(&job, n);
         }
         job_fini(&job);
@@ -198,8 +200,8 @@ int main(void)
     int failed;
 
     tcase_set_timeout(tcase, 120);
-    tcase_add_loop_test(tcase, every_number_of_stages_is_planned, 0, 3);
-    tcase_add_loop_test(tcase, every_cut_is_planned, 0, 3);
+    tcase_add_loop_test(tcase, every_number_of_stages_is_planned, 0, N_KINDS);
+    tcase_add_loop_test(tcase, every_cut_is_planned, 0, N_KINDS);
     tcase_add_test(tcase, a_tensor_that_skips_a_stage_goes_straight_there);
     suite_add_tcase(suite, tcase);
     runner = srunner_create(suite);
