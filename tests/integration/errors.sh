@@ -28,7 +28,7 @@ fails() {
     elif [ $status -ne 2 ] && [ $status -ne 3 ] && [ $status -ne 7 ]; then
         fail "submit ends with $status: $output"
     fi
-    grep -Eq -- "$pattern" <<<"$output" || fail "no '$pattern' in: $output"
+    grep -Eqi -- "$pattern" <<<"$output" || fail "no '$pattern' in: $output"
     say "$output"
     alive "$*"
 }
@@ -36,9 +36,9 @@ fails() {
 say "the job file"
 expect 2 'nothere.yaml: No such file' client submit "$work/nothere.yaml"
 sed 's/depth: 20/dept: 20/' "$work/job.yaml" >"$work/bad.yaml"
-expect 2 'bad.yaml:2:36: model.dept: unknown key' client submit "$work/bad.yaml"
+expect 2 'bad.yaml:2:34: model.dept: unknown key' client submit "$work/bad.yaml"
 expect 2 'did you mean depth' client submit "$work/bad.yaml"
-expect 2 -- '--set parallel.stages: 12 stages for a model of 11 layers' \
+expect 2 '--set parallel.stages: 12 stages for a model of 11 layers' \
     client submit "$work/job.yaml" --set parallel.stages=12 --set parallel.schedule=layer
 expect 2 'not in this version' client submit "$work/job.yaml" --set parallel.schedule=chimera
 expect 2 'depth 6n\+2' client submit "$work/job.yaml" --set model.depth=21
@@ -126,13 +126,20 @@ fails data 'empty-images-idx3-ubyte|no images|0 images' "$work/idx.yaml" --set "
 fails data 'magic-images-idx3-ubyte' "$work/idx.yaml" --set "data.train=$work/magic"
 
 say "a truncated JPEG, folders without images"
-# the head of a real JPEG: cut in the middle of its data
+# 24x24 pixels, whole
 base64 -d >"$work/whole.jpg" <<'END'
-/9j/4AAQSkZJRgABAQEASABIAAD/2wBDAP//////////////////////////////////////////////
-////////////////////////////////////////2wBDAf//////////////////////////////////
-////////////////////////////////////////////////////wAARCAAMAAwDASIAAhEBAxEB/8QA
-FQABAQAAAAAAAAAAAAAAAAAAAAP/xAAUEAEAAAAAAAAAAAAAAAAAAAAA/8QAFQEBAQAAAAAAAAAA
-AAAAAAAAAAH/xAAUEQEAAAAAAAAAAAAAAAAAAAAA/9oADAMBAAIRAxEAPwCAA//Z
+/9j/4AAQSkZJRgABAQAAAQABAAD/2wBDAAYEBQYFBAYGBQYHBwYIChAKCgkJChQODwwQFxQYGBcUFhYaHSUfGhsjHBYWICwgIyYn
+KSopGR8tMC0oMCUoKSj/2wBDAQcHBwoIChMKChMoGhYaKCgoKCgoKCgoKCgoKCgoKCgoKCgoKCgoKCgoKCgoKCgoKCgoKCgoKCgo
+KCgoKCgoKCj/wAARCAAYABgDASIAAhEBAxEB/8QAHwAAAQUBAQEBAQEAAAAAAAAAAAECAwQFBgcICQoL/8QAtRAAAgEDAwIEAwUF
+BAQAAAF9AQIDAAQRBRIhMUEGE1FhByJxFDKBkaEII0KxwRVS0fAkM2JyggkKFhcYGRolJicoKSo0NTY3ODk6Q0RFRkdISUpTVFVW
+V1hZWmNkZWZnaGlqc3R1dnd4eXqDhIWGh4iJipKTlJWWl5iZmqKjpKWmp6ipqrKztLW2t7i5usLDxMXGx8jJytLT1NXW19jZ2uHi
+4+Tl5ufo6erx8vP09fb3+Pn6/8QAHwEAAwEBAQEBAQEBAQAAAAAAAAECAwQFBgcICQoL/8QAtREAAgECBAQDBAcFBAQAAQJ3AAEC
+AxEEBSExBhJBUQdhcRMiMoEIFEKRobHBCSMzUvAVYnLRChYkNOEl8RcYGRomJygpKjU2Nzg5OkNERUZHSElKU1RVVldYWVpjZGVm
+Z2hpanN0dXZ3eHl6goOEhYaHiImKkpOUlZaXmJmaoqOkpaanqKmqsrO0tba3uLm6wsPExcbHyMnK0tPU1dbX2Nna4uPk5ebn6Onq
+8vP09fb3+Pn6/9oADAMBAAIRAxEAPwDwnSNCV0DuuFHU101jokeF2wjPbcMk/gK39L0oeTENvON2COp6D+tdHY6TuBJ5Bwckfr/9
+avThWowowSim2vLXS/Xp0023ehGT5w7rU5yz0ePKERrggcADk/r/ADor0Gz0r7u5SM+3v0/X/wDVRXlVMZHnfKvw/wCA/wBD9Owe
+b/ulqM07S/3KBkBGMDjk8Z/kTXRWWl8htgOPr+n6fp6UUV4lTFVFC19rfkv8z+cMmxE7rU6Gy0pSqAR5B4AHTH+f84ySUUVxqcqz
+bk9rdF2T6o/TMJiaiprU/9k=
 END
 for class in a b c d; do
     cp "$work/whole.jpg" "$work/folder/$class/1.jpg"
@@ -141,7 +148,7 @@ done
 sed -e 's/^data:.*/data: {format: imagefolder, train: folder, size: [12, 12], channels: 3}/' \
     -e 's/batch: 12/batch: 4/' "$work/job.yaml" >"$work/folder.yaml"
 client submit "$work/folder.yaml" --wait >/dev/null || fail "the good folder fails"
-head -c 300 "$work/whole.jpg" >"$work/folder/c/2.jpg"
+head -c 700 "$work/whole.jpg" >"$work/folder/c/2.jpg"
 fails data 'folder/c/2.jpg' "$work/folder.yaml"
 fails data 'hollow' "$work/folder.yaml" --set "data.train=$work/hollow"
 fails data "3|4" "$work/folder.yaml" --set model.classes=3

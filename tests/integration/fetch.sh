@@ -37,7 +37,7 @@ compare() { # further options of submit
     last=$job
 }
 compare
-compare --set model.version=2 --set parallel.schedule=single
+compare --set model.version=2 --set parallel.schedule=single --set parallel.stages=auto
 
 say "choice of the checkpoint"
 ls "$work" | grep -q 'w.safetensors.' && fail "a temporary file is left"

@@ -7,9 +7,9 @@ import numpy as np
 
 
 def draw(rng, label):
-    image = rng.integers(0, 60, (16, 16))
+    image = rng.integers(0, 256, (16, 16))
     at = int(rng.integers(3, 12))
-    value = int(rng.integers(150, 255))
+    value = int(rng.integers(160, 255))
     if label == 0:
         image[at, :] = value
     elif label == 1:

@@ -282,6 +282,9 @@ static int train(struct attempt *a, struct gems_error *err)
     if (status < 0) {
         return status;
     }
+    log_info("job %" PRIu64 " attempt %u rank %u: trains from step %" PRIu64 " with %" PRIu64 " bytes",
+             a->info->ref->job, a->info->ref->attempt, a->info->ref->rank, from.step,
+             a->memory.total_bytes);
     control_watch(a->control, trainer_watch(a->trainer), a->memory.total_bytes);
     return trainer_run(a->trainer, &from, err);
 }
@@ -392,7 +395,10 @@ int attempt_run(const Gems__LaunchInfo *info, struct gems_error *err)
     if (status == GEMS_E_PEER) {
         name_peer(a, err);
     }
-    if (status < 0 && status != GEMS_E_CANCELLED) {
+    if (status == GEMS_OK) {
+        log_info("job %" PRIu64 " attempt %u rank %u: done", info->ref->job, info->ref->attempt,
+                 info->ref->rank);
+    } else if (status != GEMS_E_CANCELLED) {
         log_error("job %" PRIu64 " attempt %u rank %u: %s", info->ref->job, info->ref->attempt,
                   info->ref->rank, err->text);
     }
