@@ -85,7 +85,8 @@ static void print_job(const Gems__JobInfo *job)
     print_state(job->state);
     printf("%s%s\n", job->reason[0] ? ": " : "", job->reason);
     if (job->failure_class[0]) {
-        printf("  %-12s %s\n", "failure", job->failure_class);
+        printf("  %-12s %s%s%s\n", "failure", job->failure_class, job->advice[0] ? ": " : "",
+               job->advice);
     }
     printf("  %-12s %s\n", "user", job->user);
     print_time("submitted", job->submitted_us);

@@ -24,6 +24,7 @@ json_t *view_job_json(const Gems__JobInfo *job)
     json_object_set_new(object, "state", json_string(job->state));
     json_object_set_new(object, "reason", json_string(job->reason));
     json_object_set_new(object, "failure_class", text_or_null(job->failure_class));
+    json_object_set_new(object, "advice", text_or_null(job->advice));
     json_object_set_new(object, "attempt", whole(job->attempt));
     json_object_set_new(object, "submitted", output_time(job->submitted_us));
     json_object_set_new(object, "started", output_time(job->started_us));

@@ -11,8 +11,8 @@ say "seed $seed, $rounds rounds (GEMS_FAULT_SEED, GEMS_FAULT_ROUNDS)"
 
 cat >"$work/gemsd.conf" <<END
 [times]
-suspect = 500ms
-lost = 2s
+suspect = 2s
+lost = 4s
 rejoin = 3s
 recover = 5s
 kill = 500ms
