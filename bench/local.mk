@@ -1,5 +1,5 @@
 # Measurements; never part of make check.
-EXTRA_DIST += %D%/compare_step %D%/torch_models.py %D%/torch_step.py %D%/torch_train.py %D%/tuned
+EXTRA_DIST += %D%/compare_mast %D%/compare_step %D%/torch_models.py %D%/torch_step.py %D%/torch_train.py %D%/tuned
 
 noinst_PROGRAMS += bench/step
 bench_step_SOURCES = bench/step.c
