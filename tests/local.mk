@@ -13,7 +13,7 @@ AM_LOG_FLAGS = --kill-after=10 900
 if SANITIZE
 # Check's child processes would hide leaks; UCX's hooks into malloc and
 # sanitizers do not go together.
-AM_TESTS_ENVIRONMENT = CK_FORK=no; export CK_FORK; \
+AM_TESTS_ENVIRONMENT = CK_FORK=no SANITIZED=yes; export CK_FORK SANITIZED; \
     UCX_MEM_EVENTS=n; export UCX_MEM_EVENTS; \
     UBSAN_OPTIONS=print_stacktrace=1; export UBSAN_OPTIONS;
 endif

@@ -20,6 +20,10 @@ run_layout() { # SCHEDULE STAGES
     json '.ranks[] | select(.predicted_bytes != .allocated_bytes)' status "$job" >"$work/unequal"
     [ -s "$work/unequal" ] && fail "planned is not allocated: $(cat "$work/unequal")"
     [ "$(json '.ranks | length' status "$job")" -eq "$2" ] || fail "not a rank a stage"
+    [ -n "${SANITIZED-}" ] && return # its shadow memory counts
+    json '.ranks[] | select(.peak_rss_bytes > .allocated_bytes + 80 * 1048576)' status "$job" >"$work/fat"
+    [ -s "$work/fat" ] && fail "more than 80 MiB beside what is planned: $(cat "$work/fat")"
+    return 0
 }
 run_layout single 1
 run_layout layer 2
