@@ -26,6 +26,11 @@ static const struct {
     { "UCX_SYSV_ERROR_HANDLING", "y" },
     /* ... and with them, a dead peer is seen at the next round. */
     { "UCX_KEEPALIVE_INTERVAL", "1s" },
+    /* Then every byte of shared memory goes through the receiver's queue (64
+     * elements of 8 KiB): one that takes a whole message saves the sender from
+     * waiting for the receiver's turn on a busy core again and again. */
+    { "UCX_POSIX_FIFO_SIZE", "1024" },
+    { "UCX_SYSV_FIFO_SIZE", "1024" },
     { "UCX_TCP_KEEPIDLE", "3s" },
     { "UCX_TCP_KEEPINTVL", "1s" },
     { "UCX_TCP_KEEPCNT", "3" },
