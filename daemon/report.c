@@ -142,6 +142,14 @@ static void describe_exit(const Gems__RankExit *message, char *text, size_t n)
     }
 }
 
+/* One of the ranks that the node was told to kill when it registered. */
+static void stray_is_gone(struct peer *peer)
+{
+    if (peer->node->n_strays > 0 && --peer->node->n_strays == 0) {
+        peer->daemon->is_placing = true;
+    }
+}
+
 void on_rank_exit(struct peer *peer, uint32_t call, const ProtobufCMessage *base)
 {
     const Gems__RankExit *message = (const Gems__RankExit *)base;
@@ -156,10 +164,11 @@ void on_rank_exit(struct peer *peer, uint32_t call, const ProtobufCMessage *base
         return;
     }
     if (!rank || strcmp(rank->place.node, peer->node->name) != 0 || rank->state == RANK_GONE) {
-        if (peer->node->n_strays > 0 && --peer->node->n_strays == 0) {
-            daemon->is_placing = true;
-        }
+        stray_is_gone(peer);
         return;
+    }
+    if (!job_has_ranks(job->core.state)) {
+        stray_is_gone(peer); /* its job ended while the agent was away */
     }
     rank->peak_bytes =
         message->peak_rss_bytes > rank->peak_bytes ? message->peak_rss_bytes : rank->peak_bytes;
