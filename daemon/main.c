@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -299,6 +300,17 @@ static int run(struct program *program)
     return status < 0 ? EXIT_FAILED : EXIT_OK;
 }
 
+/* A connection and an open file each need one; the limit of old is for select(). */
+static void raise_files(void)
+{
+    struct rlimit files;
+
+    if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur < files.rlim_max) {
+        files.rlim_cur = files.rlim_max;
+        setrlimit(RLIMIT_NOFILE, &files);
+    }
+}
+
 int main(int argc, char **argv)
 {
     struct options options = { 0 };
@@ -320,6 +332,7 @@ int main(int argc, char **argv)
         return code;
     }
     umask(0027);
+    raise_files();
     signal(SIGPIPE, SIG_IGN);
     program.base = event_base_new();
     if (!program.base) {

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "common/error.h"
 #include "common/log.h"
@@ -13,14 +14,19 @@
 #include "daemon/launch.h"
 #include "daemon/nodes.h"
 
-enum { HELLO_MS = 10000, PEER_STREAMS = 64, SERVER_OUTPUT_BYTES = 64 << 20 };
+enum {
+    HELLO_MS = 10000,
+    PEER_STREAMS = 64,
+    PEER_REQUESTS = 2 * PEER_STREAMS, /* open at once: more than streams, which may stay open */
+    SERVER_OUTPUT_BYTES = 64 << 20
+};
 
 struct server {
     struct daemon *daemon;
     struct listener *local, *remote;
     struct list peers;
-    uint64_t last_id;
-    size_t n_peers;
+    uint64_t last_id, n_files; /* descriptors this process may have */
+    size_t n_peers, n_streams;
 };
 
 /* A question of ours that a peer has not answered yet. */
@@ -171,6 +177,38 @@ static void refuse(struct peer *peer, const struct rpc_frame *frame)
     }
 }
 
+/* What is asked without an answer could not be counted. */
+static void serve(struct peer *peer, const struct rpc_frame *frame, const ProtobufCMessage *message)
+{
+    struct gems_error err;
+
+    if (peer->role == ROLE_CLIENT) {
+        if (!frame->call) {
+            gems_error_set(&err, GEMS_E_INVALID, "a request needs the id of a call");
+            peer_error(peer, 0, &err);
+            peer_finish(peer);
+            return;
+        }
+        if (++peer->n_open >= PEER_REQUESTS) {
+            peer->is_held = true;
+            rpc_set_reading(peer->conn, false);
+        }
+    }
+    handlers[frame->type].fn(peer, frame->call, message);
+}
+
+/* The last answer to a request is on its way. */
+static void count_answer(struct peer *peer)
+{
+    if (peer->n_open > 0) {
+        peer->n_open--;
+    }
+    if (peer->is_held && peer->n_open < PEER_REQUESTS - PEER_STREAMS / 2) {
+        peer->is_held = false;
+        rpc_set_reading(peer->conn, true);
+    }
+}
+
 static void on_frame(void *arg, struct rpc_conn *conn, const struct rpc_frame *frame)
 {
     struct peer *peer = arg;
@@ -178,6 +216,7 @@ static void on_frame(void *arg, struct rpc_conn *conn, const struct rpc_frame *f
     struct gems_error err;
 
     (void)conn;
+    peer->used_us = daemon_now_us(peer->daemon);
     if (!msg_name(frame->type)) {
         refuse(peer, frame);
         return;
@@ -189,14 +228,14 @@ static void on_frame(void *arg, struct rpc_conn *conn, const struct rpc_frame *f
         return;
     }
     if (peer->node && peer->node->peer == peer) {
-        peer->node->seen_us = daemon_now_us(peer->daemon);
+        peer->node->seen_us = peer->used_us;
     }
     if (peer->role == ROLE_NONE) {
         take_hello(peer, frame, message);
     } else if (frame->flags & RPC_REPLY) {
         take_answer(peer, frame, message);
     } else if (handlers[frame->type].fn && handlers[frame->type].roles >> peer->role & 1) {
-        handlers[frame->type].fn(peer, frame->call, message);
+        serve(peer, frame, message);
     } else {
         refuse(peer, frame);
     }
@@ -207,12 +246,47 @@ static const struct rpc_handlers rpc = { .frame = on_frame,
                                          .closed = on_closed,
                                          .drained = on_drained };
 
+/* Half of the descriptors; the others are for files. */
+static size_t room_for_peers(const struct server *server)
+{
+    uint64_t max_peers = server->daemon->settings->max_peers;
+
+    return (size_t)(max_peers < server->n_files / 2 ? max_peers : server->n_files / 2);
+}
+
+/* Agents and ranks must get in, however many clients sit there and say nothing. */
+static void make_room(struct server *server)
+{
+    struct peer *idlest = NULL;
+
+    list_each(&server->peers, link)
+    {
+        struct peer *peer = list_item(link, struct peer, link);
+        bool is_idle = (peer->role == ROLE_NONE || peer->role == ROLE_CLIENT) && !peer->n_open;
+
+        if (is_idle && (!idlest || peer->used_us < idlest->used_us)) {
+            idlest = peer;
+        }
+    }
+    if (idlest) {
+        log_warning("peer %s: closed, idle, and there are %zu peers", idlest->address,
+                    server->n_peers);
+        peer_destroy(server, idlest, "gemsd needs the connection");
+    }
+}
+
 static void on_accepted(void *arg, struct bufferevent *bev, const struct listen_peer *who)
 {
     struct server *server = arg;
-    struct peer *peer =
-        server->n_peers < server->daemon->settings->max_peers ? calloc(1, sizeof *peer) : NULL;
+    struct peer *peer = NULL;
     struct gems_error err;
+
+    if (server->n_peers >= room_for_peers(server)) {
+        make_room(server);
+    }
+    if (server->n_peers < room_for_peers(server)) {
+        peer = calloc(1, sizeof *peer);
+    }
 
     if (!peer) {
         log_warning("peer %s: refused, there are %zu peers already", who->address, server->n_peers);
@@ -222,7 +296,7 @@ static void on_accepted(void *arg, struct bufferevent *bev, const struct listen_
     peer->daemon = server->daemon;
     peer->who = *who;
     peer->id = ++server->last_id;
-    peer->since_us = daemon_now_us(server->daemon);
+    peer->since_us = peer->used_us = daemon_now_us(server->daemon);
     snprintf(peer->address, sizeof peer->address, "%s", who->address);
     list_init(&peer->streams);
     list_init(&peer->calls);
@@ -266,10 +340,13 @@ int server_create(struct daemon *daemon, struct server **ret_server, struct gems
     static const struct listen_handlers accept = { .accepted = on_accepted, .note = on_note };
     const struct settings *settings = daemon->settings;
     struct server *server = calloc(1, sizeof *server);
+    struct rlimit files = { 0 };
 
     if (!server) {
         return gems_error_set(err, GEMS_E_NOMEM, "server: no memory");
     }
+    getrlimit(RLIMIT_NOFILE, &files);
+    server->n_files = files.rlim_cur;
     server->daemon = daemon;
     list_init(&server->peers);
     server->local = listen_unix(daemon->base, settings->socket, 0666, &accept, server, err);
@@ -345,7 +422,13 @@ void server_tick(struct server *server)
 int peer_send(struct peer *peer, enum msg_type type, uint16_t flags, uint32_t call,
               const ProtobufCMessage *message)
 {
-    return peer->conn ? msg_send(peer->conn, type, flags, call, message) : GEMS_E_PEER;
+    if (!peer->conn) {
+        return GEMS_E_PEER;
+    }
+    if (flags & RPC_LAST) {
+        count_answer(peer);
+    }
+    return msg_send(peer->conn, type, flags, call, message);
 }
 
 void peer_reply(struct peer *peer, uint32_t call, enum msg_type type,
@@ -366,6 +449,7 @@ void peer_ok(struct peer *peer, uint32_t call)
 void peer_error(struct peer *peer, uint32_t call, const struct gems_error *err)
 {
     if (peer->conn) {
+        count_answer(peer);
         msg_send_error(peer->conn, call, err);
     }
 }
@@ -401,10 +485,17 @@ int peer_call(struct peer *peer, enum msg_type type, const ProtobufCMessage *mes
 
 int stream_begin(struct stream *stream, struct peer *peer, uint32_t call, struct gems_error *err)
 {
+    struct server *server = peer->daemon->server;
+
     if (peer->n_streams >= PEER_STREAMS) {
         return gems_error_set(err, GEMS_E_STATE, "too many streams on one connection, at most %d",
                               PEER_STREAMS);
     }
+    if (server->n_streams >= server->n_files / 4) {
+        return gems_error_set(err, GEMS_E_STATE, "gemsd sends %zu streams already: try again later",
+                              server->n_streams);
+    }
+    server->n_streams++;
     stream->peer = peer;
     stream->call = call;
     list_push(&peer->streams, &stream->link);
@@ -416,6 +507,7 @@ void stream_end(struct stream *stream)
 {
     list_remove(&stream->link);
     stream->peer->n_streams--;
+    stream->peer->daemon->server->n_streams--;
     stream->ended(stream);
 }
 

@@ -2,7 +2,10 @@
  *
  * A peer is nobody until its Hello. On the unix socket the kernel says who it
  * is; over TCP a token or a client certificate does. A table maps message and
- * role to a handler; what is not in it is refused. Thread: the loop.
+ * role to a handler; what is not in it is refused. No client may take what
+ * others need: a connection has so many requests open, then it is not read
+ * until some are answered, and where connections run out the client that said
+ * nothing for the longest time makes room. Thread: the loop.
  */
 #ifndef GEMS_DAEMON_SERVER_H
 #define GEMS_DAEMON_SERVER_H
@@ -29,13 +32,15 @@ struct peer {
     bool is_listed_worker; /* may register nodes */
     bool is_viewer;        /* may look, not act */
     struct listen_peer who;
-    int64_t since_us;
+    int64_t since_us, used_us; /* connected; last frame */
     struct cluster_node *node; /* worker: after Register */
     bool has_rank;             /* rank: after Join */
     uint64_t job;
     uint32_t attempt, rank;
     struct list streams, calls;
     uint32_t n_streams;
+    uint32_t n_open; /* client: requests that wait for their last answer */
+    bool is_held;    /* client: no further requests are read for now */
 };
 
 /* Something that goes on sending to a peer: logs, weights, status. Freed by

@@ -35,3 +35,13 @@ tests_sim_test_daemon_SOURCES = \
     tests/sim/test_daemon.c
 tests_sim_test_daemon_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS) $(EVENT_CFLAGS) $(PROTOBUF_C_CFLAGS)
 tests_sim_test_daemon_LDADD = $(DAEMON_LIBS) $(CHECK_LIBS_ALL)
+
+check_PROGRAMS += tests/sim/test_crowd
+TESTS += tests/sim/test_crowd
+tests_sim_test_crowd_SOURCES = \
+    tests/sim/sim.c tests/sim/sim.h \
+    tests/sim/sim_agent.c tests/sim/sim_peers.h \
+    tests/sim/sim_rank.c \
+    tests/sim/test_crowd.c
+tests_sim_test_crowd_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS) $(EVENT_CFLAGS) $(PROTOBUF_C_CFLAGS)
+tests_sim_test_crowd_LDADD = libtest.a $(DAEMON_LIBS) $(CHECK_LIBS_ALL)
