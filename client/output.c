@@ -1,6 +1,5 @@
 #include "client/output.h"
 
-#include <ctype.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdarg.h>
@@ -10,6 +9,7 @@
 #include <unistd.h>
 
 #include "common/clock.h"
+#include "common/error.h"
 #include "common/units.h"
 
 bool output_json(json_t *value)
@@ -109,12 +109,7 @@ void table_cell(struct table *table, const char *format, ...)
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    /* What a user or a node sent must not move the cursor. */
-    for (char *c = text; *c; c++) {
-        if (iscntrl((unsigned char)*c)) {
-            *c = '?';
-        }
-    }
+    gems_text_line(text); /* what a user or a node sent must not move the cursor */
     add_cell(table, text);
 }
 

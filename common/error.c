@@ -5,6 +5,15 @@
 #include <stdio.h>
 #include <string.h>
 
+void gems_text_line(char *text)
+{
+    for (unsigned char *c = (unsigned char *)text; *c; c++) {
+        if (*c < 0x20 || *c == 0x7f) {
+            *c = '?';
+        }
+    }
+}
+
 int gems_error_set(struct gems_error *err, enum gems_status status, const char *format, ...)
 {
     if (err) {
@@ -15,6 +24,7 @@ int gems_error_set(struct gems_error *err, enum gems_status status, const char *
         va_start(args, format);
         vsnprintf(err->text, sizeof err->text, format, args);
         va_end(args);
+        gems_text_line(err->text);
     }
     return status;
 }
@@ -54,6 +64,7 @@ int gems_error_errno(struct gems_error *err, int errno_value, const char *format
         n = strlen(err->text);
         snprintf(err->text + n, sizeof err->text - n, ": %s",
                  strerror_r(errno_value, reason, sizeof reason));
+        gems_text_line(err->text);
     }
     return status;
 }
@@ -68,6 +79,7 @@ void gems_error_hint(struct gems_error *err, const char *format, ...)
     va_start(args, format);
     vsnprintf(err->hint, sizeof err->hint, format, args);
     va_end(args);
+    gems_text_line(err->hint);
 }
 
 const char *gems_status_name(enum gems_status status)

@@ -51,6 +51,11 @@ int gems_error_errno(struct gems_error *err, int errno_value, const char *format
 void gems_error_hint(struct gems_error *err, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
+/* Makes one harmless line of a text: a control character (a file's name may
+ * hold them, and move a reader's cursor) becomes '?'. The functions above do
+ * it with what they write. */
+void gems_text_line(char *text);
+
 /* "invalid", "no memory", ...; never NULL. */
 const char *gems_status_name(enum gems_status status);
 

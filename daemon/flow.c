@@ -297,6 +297,7 @@ static void post(struct daemon *daemon, struct job *job, enum job_event event,
     snprintf(move->who, sizeof move->who, "%s", who);
     if (format) {
         vsnprintf(move->why, sizeof move->why, format, args);
+        gems_text_line(move->why); /* ranks and users have a word in it */
     }
     list_push(&job->moves, &move->link);
     next_move(daemon, job);
@@ -424,6 +425,7 @@ void flow_note(struct daemon *daemon, struct job *job, const char *who, const ch
     va_start(args, format);
     vsnprintf(note->why, sizeof note->why, format, args);
     va_end(args);
+    gems_text_line(note->why);
     note_submit(note, note_work);
 }
 

@@ -420,6 +420,25 @@ END_TEST
 
 /* ---- errors ---- */
 
+START_TEST(a_folder_is_held_once)
+{
+    struct temp_dir dir;
+    struct gems_error err = { 0 };
+    int first = -1;
+    int second = -1;
+
+    temp_dir_create(&dir);
+    ck_assert_int_eq(fs_lock_dir(dir.path, &first, &err), GEMS_OK);
+    ck_assert_int_eq(fs_lock_dir(dir.path, &second, &err), GEMS_E_STATE);
+    ck_assert_ptr_nonnull(strstr(err.text, "another process"));
+    close(first);
+    ck_assert_int_eq(fs_lock_dir(dir.path, &second, &err), GEMS_OK);
+    close(second);
+    ck_assert_int_eq(fs_lock_dir("/dev/null", &second, &err), GEMS_E_IO);
+    temp_dir_destroy(&dir);
+}
+END_TEST
+
 START_TEST(errors_carry_text_status_and_scope)
 {
     struct gems_error err = { 0 };
@@ -436,6 +455,12 @@ START_TEST(errors_carry_text_status_and_scope)
     ck_assert_int_eq(gems_status_scope(GEMS_E_INVALID), GEMS_SCOPE_CALL);
     ck_assert_str_eq(gems_status_name(GEMS_E_DISKFULL), "disk full");
     ck_assert_str_eq(gems_status_name((enum gems_status)-99), "unknown");
+    gems_error_errno(&err, EIO, "a\033[31m\n\177%s", "\xc3\xa9\t");
+    gems_error_hint(&err, "%s", "one\ntwo");
+    ck_assert_str_eq(err.text, "a?[31m??\xc3\xa9?: Input/output error");
+    ck_assert_str_eq(err.hint, "one?two");
+    gems_error_set(&err, GEMS_E_DATA, "%s", "x\r\n.png");
+    ck_assert_str_eq(err.text, "x??.png");
 }
 END_TEST
 
@@ -507,6 +532,7 @@ int main(void)
     suite_case(suite, "log levels", level_names_are_read_back);
     suite_case(suite, "clock", clock_can_be_moved_and_shown);
     suite_case(suite, "errors", errors_carry_text_status_and_scope);
+    suite_case(suite, "files", a_folder_is_held_once);
     suite_case(suite, "notify", systemd_gets_its_messages);
     return run_suite(suite);
 }
