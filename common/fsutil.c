@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -98,6 +99,25 @@ int fs_sync_dir(const char *path, struct gems_error *err)
     }
     close(fd);
     return st;
+}
+
+int fs_lock_dir(const char *path, int *ret_fd, struct gems_error *err)
+{
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int failed;
+
+    if (fd < 0) {
+        return gems_error_errno(err, errno, "%s", path);
+    }
+    if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
+        failed = errno;
+        close(fd);
+        return failed == EWOULDBLOCK
+                   ? gems_error_set(err, GEMS_E_STATE, "%s: another process uses this folder", path)
+                   : gems_error_errno(err, failed, "%s: lock", path);
+    }
+    *ret_fd = fd;
+    return GEMS_OK;
 }
 
 static int sync_parent(const char *path, struct gems_error *err)

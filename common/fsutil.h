@@ -32,6 +32,10 @@ int fs_mkdirs(const char *path, mode_t mode, struct gems_error *err);
  * file systems are not entered. What is not there is no error. */
 int fs_remove_tree(const char *root, const char *name, struct gems_error *err);
 
+/* Holds a folder for this process until ret_fd is closed, at the latest with
+ * the process. GEMS_E_STATE: another process holds it. */
+int fs_lock_dir(const char *path, int *ret_fd, struct gems_error *err);
+
 /* Bytes that an unprivileged process may still write below path. */
 int fs_free_bytes(const char *path, uint64_t *ret_bytes, struct gems_error *err);
 

@@ -226,6 +226,23 @@ static void send_register_reply(struct daemon *daemon, struct cluster_node *node
     free(reply.kill);
 }
 
+/* Two agents of one name would end each other's ranks by turns. */
+static int check_name_free(struct daemon *daemon, const struct cluster_node *node,
+                           const struct peer *peer, const Gems__Register *message,
+                           struct gems_error *err)
+{
+    int64_t silent_us = daemon_now_us(daemon) - node->seen_us;
+
+    if (!node->peer || node->peer == peer || node->instance == message->instance ||
+        silent_us >= (int64_t)daemon->settings->suspect_ms * 1000) {
+        return GEMS_OK;
+    }
+    gems_error_set(err, GEMS_E_STATE, "register: another agent (%s) is node %s", node->peer->address,
+                   node->name);
+    gems_error_hint(err, "give each agent a --name of its own");
+    return GEMS_E_STATE;
+}
+
 void on_register(struct peer *peer, uint32_t call, const ProtobufCMessage *base)
 {
     const Gems__Register *message = (const Gems__Register *)base;
@@ -244,6 +261,9 @@ void on_register(struct peer *peer, uint32_t call, const ProtobufCMessage *base)
         status = gems_error_set(&err, GEMS_E_DENIED, "register: node %s belongs to %s", node->name,
                                 node->user);
     }
+    if (status >= 0 && node) {
+        status = check_name_free(daemon, node, peer, message, &err);
+    }
     if (status >= 0 && !node) {
         node = list_count(&daemon->nodes) < NODE_MAX ? node_create(daemon, message->node) : NULL;
         status = node ? GEMS_OK : gems_error_set(&err, GEMS_E_NOMEM, "register: too many nodes");
@@ -257,6 +277,7 @@ void on_register(struct peer *peer, uint32_t call, const ProtobufCMessage *base)
         return;
     }
     replace_peer(node, peer);
+    node->instance = message->instance;
     snprintf(node->user, sizeof node->user, "%s", peer->user);
     snprintf(node->version, sizeof node->version, "%s", message->version);
     snprintf(node->boot_id, sizeof node->boot_id, "%s", message->boot_id);
@@ -463,6 +484,7 @@ void on_drain(struct peer *peer, uint32_t call, const ProtobufCMessage *base)
         snprintf(drain->row.name, sizeof drain->row.name, "%s", node->name);
         snprintf(drain->row.reason, sizeof drain->row.reason, "%s",
                  message->undrain ? "" : message->reason);
+        gems_text_line(drain->row.reason);
         status = bg_submit(peer->daemon->store_bg, drain_work, drain_done, drain, &err);
     }
     if (status < 0) {

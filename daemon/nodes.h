@@ -24,6 +24,7 @@ struct cluster_node {
     struct list link;
     char name[STORE_NAME_BYTES], version[32], boot_id[64], kind_cpu[128], user[64];
     struct peer *peer; /* NULL: no connection */
+    uint64_t instance; /* of the agent process that registered last */
     enum node_state state;
     bool is_drained;
     char reason[256];    /* of the drain */

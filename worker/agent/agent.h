@@ -23,6 +23,7 @@ struct agent {
     struct event_base *base;
     struct session *session;
     struct list ranks, inspects;
+    int state_fd; /* holds the state folder until the process ends */
     char cgroup_base[CGROUP_PATH_BYTES];
     char kind_cpu[128];                      /* kind of the cpu devices, in gems-inspect's words */
     void (*kind_ready)(struct agent *agent); /* of inspect_kind */

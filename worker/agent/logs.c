@@ -11,13 +11,16 @@
 
 enum { READ_BYTES = 16 << 10, READS_AT_ONCE = 16 };
 
-int logs_prepare(const char *state_dir, struct gems_error *err)
+int logs_prepare(const char *state_dir, int *ret_fd, struct gems_error *err)
 {
     char path[512];
     int status;
 
     snprintf(path, sizeof path, "%s/logs", state_dir);
     status = fs_mkdirs(state_dir, 0750, err);
+    if (status >= 0) {
+        status = fs_lock_dir(state_dir, ret_fd, err);
+    }
     if (status >= 0) {
         status = fs_remove_tree(state_dir, "logs", err);
     }

@@ -25,8 +25,9 @@ struct rank_log {
     uint64_t tail_bytes;       /* written to it so far */
 };
 
-/* Removes what an earlier agent left: nobody can ask for it. */
-int logs_prepare(const char *state_dir, struct gems_error *err);
+/* Makes the state folder this agent's own, and removes what an earlier one left:
+ * nobody can ask for it. ret_fd holds the folder while it is open. */
+int logs_prepare(const char *state_dir, int *ret_fd, struct gems_error *err);
 
 /* Takes pipe_fd (non-blocking). */
 int logs_open(struct rank_log *log, const char *state_dir, const char *name, int pipe_fd,

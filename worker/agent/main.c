@@ -113,7 +113,7 @@ static int agent_init(struct agent *agent, struct gems_error *err)
         devices_parse(&agent->settings.devices, agent->settings.memory_bytes, &agent->devices, err);
 
     if (status >= 0) {
-        status = logs_prepare(agent->settings.state_dir, err);
+        status = logs_prepare(agent->settings.state_dir, &agent->state_fd, err);
     }
     if (status < 0) {
         return status;

@@ -41,6 +41,7 @@ struct session {
     int64_t heard_us;
     char last_error[256]; /* logged once until something else happens */
     char boot_id[40];
+    uint64_t instance; /* of this process */
 };
 
 static void session_connect(struct session *session);
@@ -192,6 +193,7 @@ static void send_register(struct session *session)
     message.cores = devices_cores();
     message.uid = (uint32_t)getuid();
     message.kind_cpu = agent->kind_cpu;
+    message.instance = session->instance;
     session->register_call = rpc_next_call(session->conn);
     msg_send(session->conn, MSG_REGISTER, 0, session->register_call, &message.base);
     free(refs);
@@ -434,6 +436,10 @@ struct session *session_create(struct agent *agent, struct gems_error *err)
     session->agent = agent;
     session->retry_ms = FIRST_RETRY_MS;
     read_boot_id(session);
+    if (hash_random(&session->instance, sizeof session->instance, err) < 0) {
+        session_destroy(session);
+        return NULL;
+    }
     session->retry_timer = evtimer_new(agent->base, on_retry, session);
     session->ping_timer = event_new(agent->base, -1, EV_PERSIST, on_ping, session);
     if (!session->retry_timer || !session->ping_timer) {
