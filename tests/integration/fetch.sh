@@ -40,7 +40,7 @@ compare
 compare --set model.version=2 --set parallel.schedule=single --set parallel.stages=auto
 
 say "choice of the checkpoint"
-ls "$work" | grep -q 'w.safetensors.' && fail "a temporary file is left"
+compgen -G "$work/w.safetensors.*" >/dev/null && fail "a temporary file is left"
 client fetch "$last" -o "$work/best.safetensors" --best >/dev/null || fail "fetch --best fails"
 step=$(json '.checkpoints | min_by(.step).step' checkpoints "$last")
 client fetch "$last" -o "$work/step.safetensors" --step "$step" >/dev/null || fail "fetch --step fails"
