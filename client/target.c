@@ -59,7 +59,7 @@ static int find_local(struct address *ret_address, struct gems_error *err)
 static int read_token(const char *file, char **ret_token, struct gems_error *err)
 {
     struct buf buf = { 0 };
-    int status = fs_read(file, MAX_TOKEN_BYTES, &buf, err);
+    int status = fs_read_secret(file, MAX_TOKEN_BYTES, &buf, err);
     char *token;
 
     if (status < 0) {

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -44,19 +45,35 @@ static int read_fd(int fd, const char *path, size_t max_bytes, struct buf *buf, 
     }
 }
 
-int fs_read(const char *path, size_t max_bytes, struct buf *buf, struct gems_error *err)
+static int check_kind(const char *path, const struct stat *file, bool is_secret,
+                      struct gems_error *err)
+{
+    if (S_ISDIR(file->st_mode)) {
+        return gems_error_set(err, GEMS_E_INVALID, "%s: is a directory", path);
+    }
+    if (is_secret && S_ISREG(file->st_mode) && file->st_mode & (S_IRWXO | S_IWGRP)) {
+        gems_error_set(err, GEMS_E_INVALID, "%s: holds a secret and is open to others (mode %04o)", path,
+                       (unsigned)file->st_mode & 07777);
+        gems_error_hint(err, "chmod 600 %s", path);
+        return GEMS_E_INVALID;
+    }
+    return GEMS_OK;
+}
+
+static int read_path(const char *path, size_t max_bytes, bool is_secret, struct buf *buf,
+                     struct gems_error *err)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     size_t start = buf->n;
-    struct stat stat_buf;
+    struct stat file;
     int st;
 
     if (fd < 0) {
         return gems_error_errno(err, errno, "%s", path);
     }
-    if (fstat(fd, &stat_buf) == 0 && S_ISDIR(stat_buf.st_mode)) {
-        st = gems_error_set(err, GEMS_E_INVALID, "%s: is a directory", path);
-    } else {
+    st = fstat(fd, &file) < 0 ? gems_error_errno(err, errno, "%s", path) :
+                                check_kind(path, &file, is_secret, err);
+    if (st >= 0) {
         st = read_fd(fd, path, max_bytes, buf, err);
     }
     close(fd);
@@ -64,6 +81,16 @@ int fs_read(const char *path, size_t max_bytes, struct buf *buf, struct gems_err
         buf->n = start;
     }
     return st;
+}
+
+int fs_read(const char *path, size_t max_bytes, struct buf *buf, struct gems_error *err)
+{
+    return read_path(path, max_bytes, false, buf, err);
+}
+
+int fs_read_secret(const char *path, size_t max_bytes, struct buf *buf, struct gems_error *err)
+{
+    return read_path(path, max_bytes, true, buf, err);
 }
 
 int fs_write_all(int fd, const void *data, size_t n)

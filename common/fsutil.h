@@ -17,6 +17,10 @@ struct gems_error;
  * holds more than max_bytes or is a directory; GEMS_E_NOTFOUND. */
 int fs_read(const char *path, size_t max_bytes, struct buf *buf, struct gems_error *err);
 
+/* As fs_read, for a file that says who may come in: GEMS_E_INVALID if others
+ * may read or the group may change it. */
+int fs_read_secret(const char *path, size_t max_bytes, struct buf *buf, struct gems_error *err);
+
 /* Replaces path as a whole or not at all: temporary file in the same folder,
  * fsync, rename, fsync of the folder. Mode is not subject to umask. */
 int fs_write_atomic(const char *path, const void *data, size_t n, mode_t mode, struct gems_error *err);

@@ -7,6 +7,7 @@
 
 #include "common/error.h"
 #include "common/hash.h"
+#include "common/log.h"
 #include "daemon/jobs.h"
 #include "daemon/tokens.h"
 
@@ -66,9 +67,12 @@ static int by_token(struct peer *peer, const char *token, struct gems_error *err
         return gems_error_set(err, GEMS_E_DENIED, "this gemsd takes no tokens");
     }
     status = tokens_find(path, token, &role, peer->user, err);
+    if (status < 0 && status != GEMS_E_DENIED) {
+        log_error("tokens: nobody comes in by a token: %s", err->text);
+        return gems_error_set(err, GEMS_E_DENIED, "unknown token"); /* no word about our files */
+    }
     if (status < 0) {
-        return status == GEMS_E_DENIED ? status
-                                       : gems_error_set(err, GEMS_E_DENIED, "unknown token");
+        return status;
     }
     peer->is_operator = role == TOKEN_OPERATOR;
     peer->is_listed_worker = role == TOKEN_WORKER;

@@ -14,7 +14,8 @@ static const char *const log_levels[] = { "error", "warning", "info", "debug", N
         section, name, kind, offsetof(struct settings, member), __VA_ARGS__                        \
     }
 
-enum { MIN_MS = 10, MAX_MS = 24 * 3600 * 1000 };
+/* An agent says something every second: below two of them, one that is well would be suspect. */
+enum { MIN_MS = 10, MIN_SUSPECT_MS = 2000, MAX_MS = 24 * 3600 * 1000 };
 
 static const struct conf_key keys[] = {
     KEY("", "state_dir", CONF_STRING, state_dir, 0, 0, NULL),
@@ -33,7 +34,7 @@ static const struct conf_key keys[] = {
     KEY("limits", "checkpoint_queue", CONF_SIZE, checkpoint_queue_bytes, 1 << 20, 1ull << 40, NULL),
     KEY("limits", "peers", CONF_UINT, max_peers, 8, 1 << 20, NULL),
     KEY("limits", "jobs", CONF_UINT, max_jobs, 1, 1 << 20, NULL),
-    KEY("times", "suspect", CONF_DURATION, suspect_ms, MIN_MS, MAX_MS, NULL),
+    KEY("times", "suspect", CONF_DURATION, suspect_ms, MIN_SUSPECT_MS, MAX_MS, NULL),
     KEY("times", "lost", CONF_DURATION, lost_ms, MIN_MS, MAX_MS, NULL),
     KEY("times", "hang", CONF_DURATION, hang_ms, MIN_MS, MAX_MS, NULL),
     KEY("times", "start", CONF_DURATION, start_ms, MIN_MS, MAX_MS, NULL),

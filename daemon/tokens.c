@@ -104,7 +104,7 @@ int tokens_find(const char *path, const char *token, enum token_role *ret_role,
     char hex[HASH_SHA256_HEX_BYTES];
     struct buf text = { 0 };
     bool is_found = false;
-    int status = fs_read(path, TOKENS_FILE_BYTES, &text, err);
+    int status = fs_read_secret(path, TOKENS_FILE_BYTES, &text, err);
 
     if (status >= 0) {
         status = hash_sha256(token, strlen(token), digest, err);

@@ -420,6 +420,32 @@ END_TEST
 
 /* ---- errors ---- */
 
+START_TEST(a_secret_is_for_its_owner)
+{
+    static const struct {
+        mode_t mode;
+        int status;
+    } rows[] = { { 0600, GEMS_OK },        { 0400, GEMS_OK },        { 0640, GEMS_OK },
+                 { 0644, GEMS_E_INVALID }, { 0602, GEMS_E_INVALID }, { 0660, GEMS_E_INVALID } };
+    struct temp_dir dir;
+    const char *path;
+
+    temp_dir_create(&dir);
+    path = temp_dir_file(&dir, "token");
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct gems_error err = { 0 };
+        struct buf buf = { 0 };
+
+        ck_assert_int_eq(fs_write_atomic(path, "secret", 6, rows[i].mode, &err), GEMS_OK);
+        ck_assert_msg(fs_read_secret(path, 64, &buf, &err) == rows[i].status, "%o", rows[i].mode);
+        ck_assert_uint_eq(buf.n, rows[i].status == GEMS_OK ? 6 : 0);
+        ck_assert(rows[i].status == GEMS_OK || strstr(err.hint, "chmod 600 "));
+        buf_fini(&buf);
+    }
+    temp_dir_destroy(&dir);
+}
+END_TEST
+
 START_TEST(a_folder_is_held_once)
 {
     struct temp_dir dir;
@@ -533,6 +559,7 @@ int main(void)
     suite_case(suite, "clock", clock_can_be_moved_and_shown);
     suite_case(suite, "errors", errors_carry_text_status_and_scope);
     suite_case(suite, "files", a_folder_is_held_once);
+    suite_case(suite, "files", a_secret_is_for_its_owner);
     suite_case(suite, "notify", systemd_gets_its_messages);
     return run_suite(suite);
 }

@@ -203,7 +203,7 @@ static int read_token(struct settings *settings, struct gems_error *err)
     if (!settings->token_file) {
         return 0;
     }
-    status = fs_read(settings->token_file, TOKEN_MAX, &buf, err);
+    status = fs_read_secret(settings->token_file, TOKEN_MAX, &buf, err);
     if (status < 0) {
         return status;
     }
