@@ -184,6 +184,7 @@ static uint32_t list_schedules(const struct job_spec *spec, uint32_t n_stages,
         ret_kinds[n++] = SCHEDULE_SINGLE;
         return n;
     }
+    ret_kinds[n++] = SCHEDULE_1F1B;
     ret_kinds[n++] = SCHEDULE_GPIPE;
     if (keeps_sums(spec, schedule_find(SCHEDULE_GEMS_MAST))) {
         ret_kinds[n++] = SCHEDULE_GEMS_MAST;

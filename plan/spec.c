@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "common/error.h"
+#include "plan/sched.h"
 
 /* Limits that keep sums and tags in their types. */
 enum { MAX_SIDE = 1 << 16, MAX_CHANNELS = 1 << 12, MAX_BATCH = 1 << 20, MAX_KEEP = 1000 };
@@ -252,10 +253,6 @@ static int check_later(const struct parallel_spec *parallel, struct gems_error *
         return later_version(err, "parallel.recompute",
                              parallel->recompute == RECOMPUTE_ALL ? "all" : "cheap", "none, auto");
     }
-    if (parallel->groups > 1) {
-        snprintf(text, sizeof text, "%u", parallel->groups);
-        return later_version(err, "parallel.groups", text, "1, auto");
-    }
     return GEMS_OK;
 }
 
@@ -282,16 +279,18 @@ static int check_balance(const struct parallel_spec *parallel, struct gems_error
 static int check_blocks(const struct job_spec *spec, struct gems_error *err)
 {
     const struct parallel_spec *parallel = &spec->parallel;
+    const struct schedule *schedule = schedule_find(parallel->schedule);
     int status;
 
     if ((status = check_range("parallel.gradient_blocks", parallel->gradient_blocks, 0, 1024,
                               err)) < 0) {
         return status;
     }
-    if (parallel->schedule == SCHEDULE_GEMS_MAST && parallel->gradient_blocks == 1) {
+    if (schedule && schedule->n_chains == 2 && parallel->gradient_blocks == 1) {
         return invalid(err, "at least 2, or auto",
-                       "parallel.gradient_blocks: 1 cannot be summed by the two copies of "
-                       "gems-mast in the same order");
+                       "parallel.gradient_blocks: 1 cannot be summed by the two copies of %s in "
+                       "the same order",
+                       schedule->name);
     }
     if (parallel->microbatch > spec->train.batch) {
         return invalid(err, NULL, "parallel.microbatch: %u is more than train.batch %u",
@@ -314,6 +313,7 @@ static int check_parallel(const struct job_spec *spec, struct gems_error *err)
     }
     if ((status = check_later(parallel, err)) < 0 ||
         (status = check_range("parallel.stages", parallel->stages, 0, SPEC_MAX_STAGES, err)) < 0 ||
+        (status = check_range("parallel.groups", parallel->groups, 0, PLAN_MAX_COPIES, err)) < 0 ||
         (status = check_range("parallel.chunks", parallel->chunks, 0, 64, err)) < 0 ||
         (status = check_range("parallel.replications", parallel->replications, 0, 1024, err)) < 0 ||
         (status = check_balance(parallel, err)) < 0 || (status = check_blocks(spec, err)) < 0) {
@@ -329,6 +329,8 @@ static int check_parallel(const struct job_spec *spec, struct gems_error *err)
 static int check_resources(const struct job_spec *spec, struct gems_error *err)
 {
     const struct resource_spec *resources = &spec->resources;
+    uint32_t stages = spec->parallel.stages ? spec->parallel.stages : 1;
+    uint32_t n_groups = spec->parallel.groups ? spec->parallel.groups : 1;
     int status;
 
     if ((unsigned)resources->kind > DEVICE_CUDA) {
@@ -351,6 +353,11 @@ static int check_resources(const struct job_spec *spec, struct gems_error *err)
         return invalid(err, "a stage needs a device of its own",
                        "parallel.stages: %u stages do not go on %u devices", spec->parallel.stages,
                        resources->devices_max);
+    }
+    if (resources->devices_max && n_groups * stages > resources->devices_max) {
+        return invalid(err, "every group needs devices of its own",
+                       "parallel.groups: %u groups of %u stages do not go on %u devices", n_groups,
+                       stages, resources->devices_max);
     }
     return GEMS_OK;
 }

@@ -4,6 +4,7 @@ integration_tests = \
     %D%/systemd.sh \
     %D%/plan.sh \
     %D%/layouts.sh \
+    %D%/hybrid.sh \
     %D%/errors.sh \
     %D%/fetch.sh \
     %D%/faults.sh \

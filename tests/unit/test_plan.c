@@ -133,7 +133,7 @@ static void f64_on_cpu(struct job_spec *s)
 
 static void later_schedule(struct job_spec *s)
 {
-    s->parallel.schedule = SCHEDULE_1F1B;
+    s->parallel.schedule = SCHEDULE_CHIMERA;
 }
 
 static void unknown_schedule(struct job_spec *s)
@@ -146,9 +146,16 @@ static void later_recompute(struct job_spec *s)
     s->parallel.recompute = RECOMPUTE_CHEAP;
 }
 
-static void later_groups(struct job_spec *s)
+static void too_many_groups(struct job_spec *s)
 {
-    s->parallel.groups = 4;
+    s->parallel.groups = PLAN_MAX_COPIES + 1;
+}
+
+static void more_groups_than_devices(struct job_spec *s)
+{
+    s->parallel.groups = 3;
+    s->parallel.stages = 2;
+    s->resources.devices_max = 5;
 }
 
 static void too_many_stages(struct job_spec *s)
@@ -183,6 +190,12 @@ static void large_microbatch(struct job_spec *s)
 static void one_block(struct job_spec *s)
 {
     s->parallel.schedule = SCHEDULE_GEMS_MAST;
+    s->parallel.gradient_blocks = 1;
+}
+
+static void one_block_of_master(struct job_spec *s)
+{
+    s->parallel.schedule = SCHEDULE_GEMS_MASTER;
     s->parallel.gradient_blocks = 1;
 }
 
@@ -228,16 +241,19 @@ static const struct spec_case spec_cases[] = {
     { momentum_of_one, GEMS_E_INVALID, "train.momentum: " },
     { nesterov_with_adam, GEMS_E_INVALID, "train.nesterov: " },
     { f64_on_cpu, GEMS_E_INVALID, "train.precision: " },
-    { later_schedule, GEMS_E_UNSUPPORTED, "parallel.schedule: 1f1b is not in this version" },
+    { later_schedule, GEMS_E_UNSUPPORTED, "parallel.schedule: chimera is not in this version" },
     { unknown_schedule, GEMS_E_INVALID, "parallel.schedule: " },
     { later_recompute, GEMS_E_UNSUPPORTED, "parallel.recompute: cheap is not in this version" },
-    { later_groups, GEMS_E_UNSUPPORTED, "parallel.groups: 4 is not in this version" },
+    { too_many_groups, GEMS_E_INVALID, "parallel.groups: 33 is not in 0..32" },
+    { more_groups_than_devices, GEMS_E_INVALID,
+      "parallel.groups: 3 groups of 2 stages do not go on 5 devices" },
     { too_many_stages, GEMS_E_INVALID, "parallel.stages: 257 is not in 0..256" },
     { single_in_two, GEMS_E_INVALID, "parallel.stages: schedule single has 1 stage, not 2" },
     { other_balance, GEMS_E_INVALID, "parallel.balance: 2 entries for 3 stages" },
     { empty_stage, GEMS_E_INVALID, "parallel.balance[1]: is 0" },
     { large_microbatch, GEMS_E_INVALID, "parallel.microbatch: 33 is more than train.batch 32" },
     { one_block, GEMS_E_INVALID, "parallel.gradient_blocks: 1 " },
+    { one_block_of_master, GEMS_E_INVALID, "parallel.gradient_blocks: 1 " },
     { cuda, GEMS_E_UNSUPPORTED, "resources.kind: cuda is not in this version" },
     { min_above_max, GEMS_E_INVALID, "resources.devices: " },
     { too_few_devices, GEMS_E_INVALID, "parallel.stages: 3 stages do not go on 2 devices" },
@@ -271,6 +287,8 @@ START_TEST(schedule_names_go_both_ways)
     ck_assert_int_eq(schedule_from_name("gems-basic"), SCHEDULE_LAYER);
     ck_assert_int_lt(schedule_from_name("nonsense"), 0);
     ck_assert(schedule_is_available(SCHEDULE_GEMS_MAST));
+    ck_assert(schedule_is_available(SCHEDULE_1F1B));
+    ck_assert(schedule_is_available(SCHEDULE_GEMS_MASTER));
     ck_assert(!schedule_is_available(SCHEDULE_CHIMERA));
 }
 END_TEST
