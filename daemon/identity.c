@@ -33,6 +33,25 @@ static void name_of_uid(uid_t uid, char *ret_name, size_t n)
     }
 }
 
+bool identity_uid(const char *user, uint32_t *ret_uid)
+{
+    struct passwd entry, *found = NULL;
+    char room[4096], name[64];
+    unsigned uid;
+
+    if (getpwnam_r(user, &entry, room, sizeof room, &found) == 0 && found) {
+        *ret_uid = (uint32_t)found->pw_uid;
+        return true;
+    }
+    /* Only for an id without a name: "uid-0" from elsewhere is not root. */
+    if (sscanf(user, "uid-%u", &uid) != 1) {
+        return false;
+    }
+    name_of_uid((uid_t)uid, name, sizeof name);
+    *ret_uid = uid;
+    return strcmp(name, user) == 0;
+}
+
 static void by_kernel(struct peer *peer)
 {
     const struct settings *settings = peer->daemon->settings;

@@ -8,4 +8,8 @@
  * GEMS_E_INVALID (unknown role), GEMS_E_UNSUPPORTED (other protocol). */
 int identity_check(struct peer *peer, const Gems__Hello *hello, struct gems_error *err);
 
+/* The id of a user of this machine; false: nobody here has that name. Whoever
+ * comes over TCP is the local user of the same name, as for the owner of a job. */
+bool identity_uid(const char *user, uint32_t *ret_uid);
+
 #endif

@@ -5,6 +5,7 @@
 
 #include "common/bg.h"
 #include "common/error.h"
+#include "daemon/identity.h"
 #include "daemon/nodes.h"
 #include "daemon/server.h"
 #include "proto/codec.h"
@@ -145,6 +146,8 @@ static void ask_node(struct inquiry *inquiry)
     request.backend = (char *)rank->backend;
     request.threads = rank->threads;
     request.data = true;
+    request.has_uid = inquiry->has_uid;
+    request.uid = inquiry->uid;
     status = peer_call(node->peer, MSG_INSPECT, &request.base, daemon->settings->inspect_ms,
                        inspect_answered, inquiry, &inquiry->err);
     msg_free(&request.spec->base);
@@ -189,7 +192,7 @@ static void settle_done(void *arg, bool is_run)
     ask_node(inquiry);
 }
 
-struct inquiry *inquiry_start(struct daemon *daemon, const struct job_spec *spec,
+struct inquiry *inquiry_start(struct daemon *daemon, const struct job_spec *spec, const char *user,
                               struct device_set *set, inquiry_fn *done, void *arg,
                               struct gems_error *err)
 {
@@ -201,6 +204,7 @@ struct inquiry *inquiry_start(struct daemon *daemon, const struct job_spec *spec
     }
     inquiry->daemon = daemon;
     inquiry->spec = *spec;
+    inquiry->has_uid = identity_uid(user, &inquiry->uid);
     inquiry->done = done;
     inquiry->arg = arg;
     if (bg_submit(daemon->plan_bg, settle_work, settle_done, inquiry, err) < 0) {

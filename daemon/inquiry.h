@@ -40,6 +40,8 @@ struct inquiry {
     struct daemon *daemon;
     struct job_spec spec; /* settled after the first part */
     struct graph graph;
+    bool has_uid; /* of the user who asks, on this machine */
+    uint32_t uid;
     struct device_set set; /* empty: all registered are looked at */
     uint32_t lo, hi;
     struct fact_set facts;
@@ -58,9 +60,9 @@ struct inquiry {
     void *arg;
 };
 
-/* set is taken; may be NULL. done gets it once and must call inquiry_free,
- * also when gemsd stops (status GEMS_E_CANCELLED then). NULL with err. */
-struct inquiry *inquiry_start(struct daemon *daemon, const struct job_spec *spec,
+/* user: whose data it is about. set is taken; may be NULL. done gets it once and must call
+ * inquiry_free, also when gemsd stops (status GEMS_E_CANCELLED then). NULL with err. */
+struct inquiry *inquiry_start(struct daemon *daemon, const struct job_spec *spec, const char *user,
                               struct device_set *set, inquiry_fn *done, void *arg,
                               struct gems_error *err);
 void inquiry_free(struct inquiry *inquiry);

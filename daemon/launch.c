@@ -9,6 +9,7 @@
 #include "common/log.h"
 #include "daemon/flow.h"
 #include "daemon/handlers.h"
+#include "daemon/identity.h"
 #include "daemon/status.h"
 #include "proto/codec.h"
 
@@ -24,9 +25,10 @@ struct launch_call {
 
 static enum failure_class launch_class(int status)
 {
-    return status == GEMS_E_DEVICE  ? CLASS_DEVICE
-           : status == GEMS_E_NOMEM ? CLASS_OOM
-                                    : CLASS_INTERNAL;
+    return status == GEMS_E_DEVICE   ? CLASS_DEVICE
+           : status == GEMS_E_NOMEM  ? CLASS_OOM
+           : status == GEMS_E_DENIED ? CLASS_DATA
+                                     : CLASS_INTERNAL;
 }
 
 static void launch_answered(void *arg, const ProtobufCMessage *answer, const struct gems_error *err)
@@ -50,6 +52,21 @@ static void launch_answered(void *arg, const ProtobufCMessage *answer, const str
     free(launch);
 }
 
+/* What the rank will open, and for whom: its agent has a say in that. */
+static void fill_data(struct job *job, Gems__Launch *message, char *paths[2])
+{
+    struct data_spec *data = &job->spec.data;
+
+    message->data = paths;
+    if (data->format != DATA_SYNTHETIC) {
+        paths[message->n_data++] = data->train;
+        if (data->eval[0]) {
+            paths[message->n_data++] = data->eval;
+        }
+    }
+    message->has_uid = identity_uid(job->user, &message->uid);
+}
+
 static void launch_rank(struct daemon *daemon, struct job *job, uint32_t i)
 {
     struct attempt *attempt = job->attempt;
@@ -59,6 +76,7 @@ static void launch_rank(struct daemon *daemon, struct job *job, uint32_t i)
     Gems__Launch message = GEMS__LAUNCH__INIT;
     Gems__RankRef ref = GEMS__RANK_REF__INIT;
     struct gems_error err;
+    char *paths[2];
 
     if (rank->state != RANK_PLACED || !node || !node->peer) {
         return;
@@ -80,6 +98,7 @@ static void launch_rank(struct daemon *daemon, struct job *job, uint32_t i)
     message.rank_token = attempt->token;
     message.secret.data = attempt->secret;
     message.secret.len = sizeof attempt->secret;
+    fill_data(job, &message, paths);
     rank->state = RANK_LAUNCHED;
     if (peer_call(node->peer, MSG_LAUNCH, &message.base, LAUNCH_ANSWER_MS, launch_answered, launch,
                   &err) < 0) {

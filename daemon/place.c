@@ -198,7 +198,7 @@ static void picked(struct daemon *daemon, uint64_t id, uint64_t serial, bool has
         set.ranks[i] = job->attempt->ranks[i].place;
         devices_describe(daemon, &set.ranks[i], &set.devices[i]);
     }
-    if (!inquiry_start(daemon, &job->spec, &set, answered, placing, &err)) {
+    if (!inquiry_start(daemon, &job->spec, job->user, &set, answered, placing, &err)) {
         device_set_fini(&set);
         free(placing);
         give_up(daemon, job, err.text);

@@ -63,11 +63,13 @@ static const struct {
 
 /* ---- peers ---- */
 
-static void fail_call(struct call *call, enum gems_status status, const char *text)
+static void fail_call(struct call *call, enum gems_status status, const char *text,
+                      const char *hint)
 {
     struct gems_error err;
 
     gems_error_set(&err, status, "%s", text);
+    gems_error_hint(&err, "%s", hint);
     list_remove(&call->link);
     call->done(call->arg, NULL, &err);
     free(call);
@@ -85,7 +87,7 @@ static void peer_destroy(struct server *server, struct peer *peer, const char *w
         stream_end(list_item(link, struct stream, link));
     }
     while ((link = list_first(&peer->calls))) {
-        fail_call(list_item(link, struct call, link), GEMS_E_PEER, why);
+        fail_call(list_item(link, struct call, link), GEMS_E_PEER, why, "");
     }
     if (peer->node) {
         nodes_peer_closed(peer->node);
@@ -133,7 +135,7 @@ static void take_answer(struct peer *peer, const struct rpc_frame *frame,
             bool is_known = error->status < 0 && error->status >= GEMS_E_INTERNAL;
 
             fail_call(call, is_known ? (enum gems_status)error->status : GEMS_E_INTERNAL,
-                      error->text);
+                      error->text, error->hint);
         } else {
             list_remove(&call->link);
             call->done(call->arg, message, NULL);
@@ -411,7 +413,7 @@ void server_tick(struct server *server)
             struct call *call = list_item(call_link, struct call, link);
 
             if (now_us >= call->deadline_us) {
-                fail_call(call, GEMS_E_TIMEOUT, "no answer in time");
+                fail_call(call, GEMS_E_TIMEOUT, "no answer in time", "");
             }
         }
     }

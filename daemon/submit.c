@@ -109,7 +109,8 @@ static void store_job_row(struct submit *submit, const struct job_spec *spec)
 static bool is_refused(struct inquiry *inquiry)
 {
     struct gems_error *err = &inquiry->err;
-    bool is_wrong = inquiry->status == GEMS_E_INVALID || inquiry->status == GEMS_E_UNSUPPORTED;
+    bool is_wrong = inquiry->status == GEMS_E_INVALID || inquiry->status == GEMS_E_UNSUPPORTED ||
+                    inquiry->status == GEMS_E_DENIED;
 
     if (inquiry->part == INQUIRY_DONE && !inquiry->plan.fits) {
         gems_error_set(err, GEMS_E_NOFIT, "does not fit the %u devices at hand: %.300s",
@@ -196,7 +197,7 @@ static void ask(struct peer *peer, uint32_t call, const Gems__JobSpec *message, 
     snprintf(submit->row.user, sizeof submit->row.user, "%s", peer->user);
     snprintf(submit->row.key, sizeof submit->row.key, "%s", key);
     if (check_submit(peer, message, key, &spec, &err) < 0 ||
-        !inquiry_start(peer->daemon, &spec, NULL, looked, submit, &err)) {
+        !inquiry_start(peer->daemon, &spec, peer->user, NULL, looked, submit, &err)) {
         peer_error(peer, call, &err);
         submit_free(submit);
     }

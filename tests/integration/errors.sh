@@ -5,7 +5,7 @@
 need jq python3
 
 start_gemsd
-start_worker node1 cpu:2:1
+start_worker node1 cpu:2:1 --data-roots "$work"
 write_job "$work/job.yaml"
 
 alive() {
@@ -124,6 +124,16 @@ fails data 'short-labels-idx1-ubyte.*20.*24|24.*20' "$work/idx.yaml" --set "data
 fails data 'range-labels-idx1-ubyte.*9' "$work/idx.yaml" --set "data.train=$work/range"
 fails data 'empty-images-idx3-ubyte|no images|0 images' "$work/idx.yaml" --set "data.train=$work/empty"
 fails data 'magic-images-idx3-ubyte' "$work/idx.yaml" --set "data.train=$work/magic"
+
+say "data that the node does not let jobs read"
+ln -s /usr "$work/elsewhere"
+for path in "${work%/*}" "${work}x/good" "$work/../good" "$work/elsewhere/good"; do
+    expect 4 "data $path: not under the data_roots of this node: $work" \
+        client submit "$work/idx.yaml" --set "data.train=$path"
+done
+expect 4 'set data_roots in gems-worker.conf' \
+    client submit "$work/idx.yaml" --set "data.eval=/usr/share/good"
+alive "data elsewhere"
 
 say "a truncated JPEG, folders without images"
 # 24x24 pixels, whole

@@ -265,8 +265,8 @@ static void make_spec(uint32_t steps, struct job_spec *spec)
     spec->model.classes = 4;
     spec->model.channels = 1;
     spec->model.height = spec->model.width = 4;
-    spec->data.format = DATA_SYNTHETIC;
-    spec->data.samples = 160;
+    spec->data.format = DATA_IDX; /* no agent opens it: see SIM_DATA */
+    snprintf(spec->data.train, sizeof spec->data.train, SIM_DATA);
     spec->data.channels = 1;
     spec->data.height = spec->data.width = 4;
     spec->train.epochs = 0;

@@ -17,6 +17,7 @@
 #include "proto/gems.pb-c.h"
 #include "proto/messages.h"
 
+#define SIM_DATA "/sim/data"
 enum { SIM_AGENTS = 2, SIM_DEVICES = 2 };
 
 struct sim_agent {

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "daemon/jobs.h"
 #include "plan/planner.h"
@@ -103,6 +104,7 @@ static void answer_inspect(struct sim_agent *agent, uint32_t call,
     struct graph graph;
     uint32_t sizes[FACTS_MAX_SIZES];
 
+    ck_assert(request->has_uid && request->uid == geteuid());
     ck_assert_int_eq(spec_from_proto(request->spec, &spec, NULL), GEMS_OK);
     ck_assert_int_eq(spec_graph(&spec, &graph, NULL), GEMS_OK);
     set.n_sizes = planner_batch_sizes(&spec, set.n_train, 0, sizes);
@@ -134,6 +136,14 @@ static void answer_inspect(struct sim_agent *agent, uint32_t call,
     }
     fact_set_fini(&set);
     graph_fini(&graph);
+}
+
+/* What a real agent goes by when it allows the data. */
+static void check_launch_data(const Gems__Launch *launch)
+{
+    ck_assert(launch->has_uid && launch->uid == geteuid());
+    ck_assert_uint_eq(launch->n_data, 1);
+    ck_assert_str_eq(launch->data[0], SIM_DATA);
 }
 
 static bool is_running(struct sim_agent *agent, const Gems__RankRef *ref)
@@ -190,6 +200,7 @@ static void on_frame(void *arg, struct rpc_conn *conn, const struct rpc_frame *f
         answer_inspect(agent, frame->call, (const Gems__InspectRequest *)message);
         break;
     case MSG_LAUNCH:
+        check_launch_data((const Gems__Launch *)message);
         if (!is_running(agent, ((const Gems__Launch *)message)->ref)) {
             sim_rank_start(agent, (const Gems__Launch *)message);
             agent->n_launched++;

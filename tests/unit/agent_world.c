@@ -276,6 +276,7 @@ enum msg_type agent_world_launch(struct agent_world *world, uint64_t job, uint32
     uint8_t secret[32] = "SECRETsecretSECRETsecretSECRET!";
     Gems__Launch launch = GEMS__LAUNCH__INIT;
     Gems__RankRef ref = GEMS__RANK_REF__INIT;
+    char *paths[] = { (char *)(uintptr_t)world->launch_data };
     struct agent_frame frame;
     enum msg_type answer;
     uint32_t call;
@@ -290,6 +291,8 @@ enum msg_type agent_world_launch(struct agent_world *world, uint64_t job, uint32
     launch.memory_bytes = 12345;
     launch.rank_token = (char *)(uintptr_t) "TOKENtoken";
     launch.secret = (ProtobufCBinaryData){ sizeof secret, secret };
+    launch.data = paths;
+    launch.n_data = world->launch_data != NULL;
     call = agent_world_send(world, MSG_LAUNCH, &launch.base);
     do {
         frame = next_frame(world);
@@ -297,6 +300,9 @@ enum msg_type agent_world_launch(struct agent_world *world, uint64_t job, uint32
             agent_world_reply(world, frame.call, MSG_OK, NULL);
         }
         answer = frame.type;
+        if (answer == MSG_ERROR) {
+            world->launch_status = ((Gems__Error *)frame.message)->status;
+        }
         ck_assert(answer == MSG_RANK_LOG || frame.call == call);
         frame_free(&frame);
     } while (answer == MSG_RANK_LOG);

@@ -14,6 +14,8 @@ struct agent_world {
     int listen_fd, fd; /* fd: the connection, -1: none */
     pid_t agent;
     uint32_t last_call;
+    const char *launch_data; /* of the next Launch; NULL: none */
+    int launch_status;       /* of the last Launch that was refused */
 };
 
 struct agent_frame {

@@ -1,10 +1,12 @@
 /* gems-worker against a gemsd that is this test. */
 #include <check.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/buf.h"
@@ -14,6 +16,7 @@
 #include "tests/unit/agent_world.h"
 #include "worker/agent/devices.h"
 #include "worker/agent/logs.h"
+#include "worker/agent/roots.h"
 
 /* Says who it is and stays. */
 static const char staying[] = "echo $$ >$DIR/pid.new; mv $DIR/pid.new $DIR/pid\n"
@@ -349,8 +352,9 @@ END_TEST
 
 /* ---- questions ---- */
 
-/* text: part of the error's. */
-static void ask_and_check(struct agent_world *world, enum msg_type expected, const char *text)
+/* idx: prefix of the files; NULL: a synthetic set. text: part of the error's. */
+static void ask_about(struct agent_world *world, const char *idx, enum msg_type expected,
+                      const char *text)
 {
     struct agent_frame answer;
     Gems__InspectRequest request = GEMS__INSPECT_REQUEST__INIT;
@@ -368,6 +372,11 @@ static void ask_and_check(struct agent_world *world, enum msg_type expected, con
     spec.train.epochs = 1;
     spec.train.batch = 8;
     spec.train.lr = 0.1;
+    if (idx) {
+        spec.data.format = DATA_IDX;
+        spec.data.samples = 0;
+        snprintf(spec.data.train, sizeof spec.data.train, "%s", idx);
+    }
     request.spec = spec_to_proto(&spec);
     request.backend = (char *)(uintptr_t) "ref";
     request.threads = 1;
@@ -385,6 +394,11 @@ static void ask_and_check(struct agent_world *world, enum msg_type expected, con
         ck_assert_uint_eq(reply->facts->n_train, 64);
     }
     frame_free(&answer);
+}
+
+static void ask_and_check(struct agent_world *world, enum msg_type expected, const char *text)
+{
+    ask_about(world, NULL, expected, text);
 }
 
 START_TEST(questions_are_answered_by_gems_inspect)
@@ -410,7 +424,108 @@ START_TEST(inspect_that_crashes_is_an_error)
 }
 END_TEST
 
+/* ---- data_roots ---- */
+
+START_TEST(questions_about_data_elsewhere_are_refused)
+{
+    struct agent_world world;
+    char *const options[] = { (char *)"--data-roots", (char *)"/nowhere, /usr/lib", NULL };
+
+    agent_world_start(&world, "exit 0", _i == 0 ? options : NULL);
+    agent_world_register(&world);
+    ask_about(&world, "/usr/library/train", MSG_ERROR,
+              _i == 0 ? "data /usr/library/train: not under the data_roots of this node: "
+                        "/nowhere, /usr/lib"
+                      : "submitted by nobody of this node");
+    ask_and_check(&world, MSG_INSPECT_REPLY, NULL);
+    agent_world_stop(&world);
+}
+END_TEST
+
+START_TEST(ranks_with_data_elsewhere_are_refused)
+{
+    struct agent_world world;
+    struct agent_frame frame;
+    char *const options[] = { (char *)"--data-roots", (char *)"/usr/lib", NULL };
+
+    agent_world_start(&world, "exit 0", options);
+    agent_world_register(&world);
+    world.launch_data = "/usr/library";
+    ck_assert_int_eq(agent_world_launch(&world, 1, 1, "cpu:0"), MSG_ERROR);
+    ck_assert_int_eq(world.launch_status, GEMS_E_DENIED);
+    world.launch_data = "/usr/lib/../lib/data";
+    ck_assert_int_eq(agent_world_launch(&world, 1, 1, "cpu:0"), MSG_OK);
+    take_exit(&world, &frame, NULL, 0);
+    frame_free(&frame);
+    agent_world_stop(&world);
+}
+END_TEST
+
 /* ---- parts ---- */
+
+static int check_path(const char *root, const char *format, const char *dir)
+{
+    char *items[] = { (char *)"/nowhere", (char *)(uintptr_t)root };
+    const struct conf_list roots = { items, 2 };
+    const struct submitter nobody = { .has_uid = false };
+    char path[PATH_MAX + 64];
+
+    snprintf(path, sizeof path, format, dir);
+    return roots_check(&roots, &nobody, path, NULL);
+}
+
+START_TEST(roots_hold_what_is_under_them)
+{
+    static const char *const inside[] = { "%s/in",          "%s/in/",       "%s/in/a",
+                                          "%s/in/a/prefix", "%s/in/./b/c",  "%s/out/../in/a",
+                                          "%s/out/back/a",  "%s/in/no/file" };
+    static const char *const outside[] = {
+        "%s", "%s/inner", "%s/in/../out", "%s/in/away", "%s/in/away/x", "%s/in/x/../../out",
+        "in", "",         "%s/none"
+    };
+    char dir[PATH_MAX], root[PATH_MAX + 32], name[] = "roots-test.XXXXXX", path[PATH_MAX + 32];
+    static const char *const folders[] = { "in", "in/a", "in/b", "inner", "out" };
+
+    ck_assert_ptr_nonnull(mkdtemp(name));
+    ck_assert_ptr_nonnull(realpath(name, dir));
+    for (size_t i = 0; i < sizeof folders / sizeof folders[0]; i++) {
+        snprintf(path, sizeof path, "%s/%s", dir, folders[i]);
+        ck_assert_int_eq(mkdir(path, 0700), 0);
+    }
+    snprintf(path, sizeof path, "%s/in/away", dir);
+    ck_assert_int_eq(symlink("../out", path), 0);
+    snprintf(path, sizeof path, "%s/out/back", dir);
+    ck_assert_int_eq(symlink("../in", path), 0);
+    /* The root itself may be given by a link. */
+    for (int way = 0; way < 2; way++) {
+        snprintf(root, sizeof root, "%s%s", dir, way == 0 ? "/in" : "/out/back/");
+        for (size_t i = 0; i < sizeof inside / sizeof inside[0]; i++) {
+            ck_assert_msg(check_path(root, inside[i], dir) == 0, "%s is refused", inside[i]);
+        }
+        for (size_t i = 0; i < sizeof outside / sizeof outside[0]; i++) {
+            ck_assert_msg(check_path(root, outside[i], dir) == GEMS_E_DENIED, "%s is allowed",
+                          outside[i]);
+        }
+    }
+    ck_assert_int_eq(check_path("/", "%s/out", dir), 0);
+    ck_assert_int_eq(fs_remove_tree(".", name, NULL), 0);
+}
+END_TEST
+
+START_TEST(without_roots_only_the_own_user_reads)
+{
+    const struct conf_list none = { NULL, 0 };
+    const struct submitter self = { true, geteuid() }, other = { true, geteuid() + 1 },
+                           nobody = { false, geteuid() };
+    struct gems_error err = { .text = "" };
+
+    ck_assert_int_eq(roots_check(&none, &self, "/x", &err), 0);
+    ck_assert_int_eq(roots_check(&none, &nobody, "/x", &err), GEMS_E_DENIED);
+    ck_assert_int_eq(roots_check(&none, &other, "/x", &err), GEMS_E_DENIED);
+    ck_assert_ptr_nonnull(strstr(err.text, "data /x: submitted by uid "));
+    ck_assert_str_eq(err.hint, "set data_roots in gems-worker.conf");
+}
+END_TEST
 
 static int parse(const char *item, uint64_t memory, struct devices *ret_devices,
                  struct gems_error *err)
@@ -481,6 +596,8 @@ static Suite *make_suite(void)
     TCase *agent = tcase_create("agent");
 
     tcase_add_test(parts, device_lists);
+    tcase_add_test(parts, roots_hold_what_is_under_them);
+    tcase_add_test(parts, without_roots_only_the_own_user_reads);
     tcase_add_test(parts, tail_is_whole_lines_of_text);
     suite_add_tcase(suite, parts);
     tcase_set_timeout(agent, 60);
@@ -497,6 +614,8 @@ static Suite *make_suite(void)
     tcase_add_test(agent, attempts_are_fenced);
     tcase_add_test(agent, program_that_is_not_there_is_an_error);
     tcase_add_test(agent, questions_are_answered_by_gems_inspect);
+    tcase_add_loop_test(agent, questions_about_data_elsewhere_are_refused, 0, 2);
+    tcase_add_test(agent, ranks_with_data_elsewhere_are_refused);
     tcase_add_test(agent, inspect_that_crashes_is_an_error);
     suite_add_tcase(suite, agent);
     return suite;

@@ -215,7 +215,9 @@ int launch_rank(const struct settings *settings, const Gems__Launch *launch, con
     if (status == 0) {
         error = wait_for_exec(&fds);
         if (error) {
-            status = gems_error_errno(err, error, "launch: %s", settings->rank_program);
+            /* GEMS_E_DENIED would be taken for the job's data. */
+            status = gems_error_set(err, GEMS_E_INTERNAL, "launch: %s: %s", settings->rank_program,
+                                    strerror(error));
         }
     }
     if (status == 0) {

@@ -15,8 +15,8 @@ struct launched {
     int lifeline_fd; /* open while the rank may live */
 };
 
-/* cgroup: path or "". The rank dies when this thread ends. GEMS_E_NOTFOUND,
- * GEMS_E_DENIED: the program cannot be started. */
+/* cgroup: path or "". The rank dies when this thread ends. GEMS_E_INTERNAL:
+ * the program cannot be started. */
 int launch_rank(const struct settings *settings, const Gems__Launch *launch, const char *cgroup,
                 struct launched *ret_launched, struct gems_error *err);
 

@@ -9,6 +9,7 @@ libagent_a_SOURCES = \
     %D%/launch.c %D%/launch.h \
     %D%/logs.c %D%/logs.h \
     %D%/ranks.c %D%/ranks.h \
+    %D%/roots.c %D%/roots.h \
     %D%/session.c %D%/session.h \
     %D%/settings.c %D%/settings.h
 

@@ -14,7 +14,7 @@
 #include "worker/agent/agent.h"
 #include "worker/agent/launch.h"
 #include "worker/agent/logs.h"
-#include "worker/agent/ranks.h"
+#include "worker/agent/roots.h"
 #include "worker/agent/session.h"
 
 enum { MAX_RANKS = 4096 };
@@ -390,6 +390,17 @@ static int check_launch(const struct agent *agent, const Gems__Launch *launch,
     return 0;
 }
 
+static int check_data(const struct agent *agent, const Gems__Launch *launch, struct gems_error *err)
+{
+    struct submitter who = { launch->has_uid, launch->uid };
+    int status = 0;
+
+    for (size_t i = 0; status == 0 && i < launch->n_data; i++) {
+        status = roots_check(&agent->settings.data_roots, &who, launch->data[i], err);
+    }
+    return status;
+}
+
 static int rank_start(struct rank *rank, const Gems__Launch *launch, struct gems_error *err)
 {
     struct agent *agent = rank->agent;
@@ -432,6 +443,7 @@ int ranks_launch(struct agent *agent, const Gems__Launch *launch, struct gems_er
         return 0;
     }
     status = check_launch(agent, launch, err);
+    status = status < 0 ? status : check_data(agent, launch, err);
     if (status < 0) {
         return status;
     }

@@ -15,10 +15,12 @@
 #include "common/log.h"
 #include "common/notify.h"
 #include "config.h"
+#include "plan/spec.h"
 #include "proto/gems.pb-c.h"
 #include "worker/agent/agent.h"
 #include "worker/agent/inspect.h"
 #include "worker/agent/ranks.h"
+#include "worker/agent/roots.h"
 
 enum {
     CONNECT_MS = 10000,
@@ -278,12 +280,34 @@ static void on_inspected(void *arg, const uint8_t *reply, size_t n, const struct
     free(question);
 }
 
-static void on_inspect(struct session *session, const struct rpc_frame *frame)
+/* Before gems-inspect opens anything. */
+static int check_question(const struct agent *agent, const Gems__InspectRequest *request,
+                          struct gems_error *err)
+{
+    const Gems__DataSpec *data = request->spec ? request->spec->data : NULL;
+    const struct conf_list *roots = &agent->settings.data_roots;
+    struct submitter who = { request->has_uid, request->uid };
+    int status = 0;
+
+    if (data && request->data && data->format != DATA_SYNTHETIC) {
+        status = roots_check(roots, &who, data->train, err);
+        if (status == 0 && data->eval[0]) {
+            status = roots_check(roots, &who, data->eval, err);
+        }
+    }
+    return status;
+}
+
+static void on_inspect(struct session *session, const struct rpc_frame *frame,
+                       const ProtobufCMessage *message)
 {
     struct question *question = malloc(sizeof *question);
     struct gems_error err = { 0 };
     int status = question ? 0 : gems_error_set(&err, GEMS_E_NOMEM, "inspect: no memory");
 
+    if (status == 0) {
+        status = check_question(session->agent, (const Gems__InspectRequest *)message, &err);
+    }
     if (status == 0) {
         *question = (struct question){ session, session->connection, frame->call };
         status = inspect_start(session->agent, frame->payload, frame->bytes, on_inspected, question,
@@ -332,7 +356,7 @@ static void on_request(struct session *session, const struct rpc_frame *frame,
         on_kill(session, frame, message);
         break;
     case MSG_INSPECT:
-        on_inspect(session, frame);
+        on_inspect(session, frame, message);
         break;
     case MSG_PING:
         session_reply(session, session->connection, frame->call, MSG_OK, NULL, 0);

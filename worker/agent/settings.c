@@ -30,6 +30,7 @@ static const struct conf_key keys[] = {
     KEY(connect, CONF_STRING),
     KEY(name, CONF_STRING),
     KEY(devices, CONF_LIST),
+    KEY(data_roots, CONF_LIST),
     KEY(state_dir, CONF_STRING),
     KEY(token_file, CONF_STRING),
     KEY(tls_ca, CONF_STRING),
@@ -59,8 +60,8 @@ static const struct conf_table table = { keys, sizeof keys / sizeof keys[0] };
 enum { OPTION_CONFIG = 256, OPTION_HELP, OPTION_VERSION, OPTION_KEY };
 
 static const char *const option_names[] = {
-    "connect",  "name",    "devices",      "memory",          "state-dir", "token-file", "tls-ca",
-    "tls-cert", "tls-key", "rank-program", "inspect-program", "rank-log",  "log-level",
+    "connect", "name",     "devices", "data-roots",   "memory",          "state-dir", "token-file",
+    "tls-ca",  "tls-cert", "tls-key", "rank-program", "inspect-program", "rank-log",  "log-level",
 };
 enum { N_OPTIONS = sizeof option_names / sizeof option_names[0] };
 
@@ -73,6 +74,8 @@ void settings_print_help(void)
            "  --name NODE          default: name of the host\n"
            "  --devices LIST       cpu:N[:THREADS], several with commas (cpu:1)\n"
            "  --memory SIZE        limit of each device; default: available memory / devices\n"
+           "  --data-roots LIST    folders under which jobs may name data sets; without it any,\n"
+           "                       if the submitter is the user that gems-worker runs as\n"
            "  --state-dir DIR      logs of ranks (/var/lib/gems-worker)\n"
            "  --token-file FILE    token of a worker, for TCP\n"
            "  --tls-ca FILE        who signs gemsd's certificate, for TCP\n"
@@ -228,6 +231,12 @@ static int check(struct settings *settings, struct gems_error *err)
     if (!settings->name[0] || strlen(settings->name) > 63 || strchr(settings->name, '/')) {
         return gems_error_set(err, GEMS_E_INVALID,
                               "name \"%.80s\": 1 to 63 characters without a slash", settings->name);
+    }
+    for (size_t i = 0; i < settings->data_roots.n; i++) {
+        if (settings->data_roots.items[i][0] != '/') {
+            return gems_error_set(err, GEMS_E_INVALID, "data_roots: \"%.200s\" is no absolute path",
+                                  settings->data_roots.items[i]);
+        }
     }
     if (!settings->address.is_unix && !settings->tls_ca) {
         gems_error_set(err, GEMS_E_INVALID, "%s: TCP needs --tls-ca", settings->connect);

@@ -16,9 +16,10 @@ struct settings {
     char *tls_ca, *tls_cert, *tls_key;
     char *rank_program, *inspect_program;
     struct conf_list devices;
-    uint64_t memory_bytes;   /* of a device; 0: its share of what is available */
-    uint64_t rank_log_bytes; /* kept of what one rank prints */
-    int log_level;           /* index into the names below */
+    struct conf_list data_roots; /* absolute; empty: see roots.h */
+    uint64_t memory_bytes;       /* of a device; 0: its share of what is available */
+    uint64_t rank_log_bytes;     /* kept of what one rank prints */
+    int log_level;               /* index into the names below */
 
     struct address address; /* connect, parsed */
     char *token;            /* content of token_file; NULL: none */
