@@ -283,7 +283,9 @@ static int start(struct writer *w)
     for (uint32_t d = 0; d < s->width; d++) {
         w->devices[d].is_taken = w->taken + n_pools * (n + 1) + d * n_buffers;
     }
-    qsort_r(w->order->passes, w->order->n, sizeof *w->order->passes, compare_passes, w->s);
+    if (w->order->n > 0) { /* an evaluation may leave a chain without passes */
+        qsort_r(w->order->passes, w->order->n, sizeof *w->order->passes, compare_passes, w->s);
+    }
     for (uint32_t i = 0; i < w->order->n; i++) {
         const struct order_pass *pass = &w->order->passes[i];
         struct device *device = &w->devices[device_of(s, pass->chain, pass->stage)];
