@@ -18,7 +18,7 @@ tests_unit_test_link_LDADD = $(net_test_libs)
 
 tests_unit_test_ucx_SOURCES = tests/unit/test_ucx.c $(net_world_sources)
 tests_unit_test_ucx_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS) $(EVENT_CFLAGS)
-tests_unit_test_ucx_LDFLAGS = $(net_test_ldflags)
+tests_unit_test_ucx_LDFLAGS = $(net_test_ldflags) -Wl,--wrap=ucp_get_version
 tests_unit_test_ucx_LDADD = $(net_test_libs)
 
 # Starts the gems-worker and gems-inspect of the folder it runs in.

@@ -113,6 +113,20 @@ END_TEST
 
 /* ---- processes ---- */
 
+/* A process that seems to have another UCX: the linker puts this in place of
+ * the library's function (--wrap). */
+static uint32_t odd_rank = WORLD_MAX_RANKS;
+static bool is_odd;
+
+void __real_ucp_get_version(unsigned *major, unsigned *minor, unsigned *release);
+void __wrap_ucp_get_version(unsigned *major, unsigned *minor, unsigned *release);
+
+void __wrap_ucp_get_version(unsigned *major, unsigned *minor, unsigned *release)
+{
+    __real_ucp_get_version(major, minor, release);
+    *minor += is_odd ? 500 : 0;
+}
+
 struct child {
     pid_t pid;
     int to, from; /* our ends of its pipes */
@@ -146,6 +160,7 @@ static int child_main(const struct net_ops *ops, uint32_t rank, uint32_t n, int 
     struct gems_error *err = &self->err;
     int status;
 
+    is_odd = rank == odd_rank;
     world = (struct world){
         .ops = ops, .n_ranks = n, .seed = 5, .n_messages = 320, .max_bytes = 200000
     };
@@ -218,10 +233,8 @@ static void start_children(struct child *children, const struct net_ops *ops, ui
     }
 }
 
-/* Returns when all are connected. */
-static void introduce(struct child *children, uint32_t n)
+static void exchange_addresses(struct child *children, uint32_t n)
 {
-    int status;
     static uint8_t addresses[WORLD_MAX_RANKS][NET_MAX_ADDRESS];
     size_t bytes[WORLD_MAX_RANKS];
 
@@ -235,6 +248,14 @@ static void introduce(struct child *children, uint32_t n)
             write_all(children[i].to, addresses[k], NET_MAX_ADDRESS);
         }
     }
+}
+
+/* Returns when all are connected. */
+static void introduce(struct child *children, uint32_t n)
+{
+    int status;
+
+    exchange_addresses(children, n);
     for (uint32_t i = 0; i < n; i++) {
         read_all(children[i].from, &status, sizeof status);
         ck_assert_int_eq(status, 0);
@@ -290,6 +311,33 @@ START_TEST(processes_exchange_random_messages)
         hear_any(children, i, i + 1, 30000, &status, text);
         ck_assert_msg(status == 0, "rank %u: %s", i, text);
     }
+    end_children(children, 0, N);
+}
+END_TEST
+
+/* Whoever sees it first says so and hangs up: the other may only see that. */
+START_TEST(another_version_is_refused)
+{
+    enum { N = 2 };
+    struct child children[N];
+    char text[512];
+    int status, n_named = 0;
+
+    odd_rank = 1;
+    start_children(children, ucx(_i), N, world_exchange);
+    exchange_addresses(children, N);
+    for (uint32_t i = 0; i < N; i++) {
+        const char *theirs, *ours;
+
+        read_all(children[i].from, &status, sizeof status);
+        ck_assert_int_eq(status, GEMS_E_PEER);
+        hear_any(children, i, i + 1, 1000, &status, text);
+        ck_assert_msg(strstr(text, i == 0 ? "rank 1" : "rank 0"), "%s", text);
+        theirs = strstr(text, i == 0 ? "has ucx 1.5" : "has ucx 1.");
+        ours = strstr(text, i == 0 ? "this rank has ucx 1." : "this rank has ucx 1.5");
+        n_named += theirs && ours && theirs < ours;
+    }
+    ck_assert_int_ge(n_named, 1);
     end_children(children, 0, N);
 }
 END_TEST
@@ -377,6 +425,7 @@ int main(int argc, char **argv)
     signal(SIGPIPE, SIG_IGN);
     tcase_set_timeout(processes, 60);
     tcase_add_loop_test(processes, processes_exchange_random_messages, 0, N_TRANSPORTS);
+    tcase_add_loop_test(processes, another_version_is_refused, 0, N_TRANSPORTS);
     tcase_add_loop_test(processes, a_killed_peer_is_noticed_while_waiting, 0, N_TRANSPORTS);
     tcase_add_loop_test(processes, a_killed_peer_is_noticed_while_busy, 0, N_TRANSPORTS);
     suite_add_tcase(suite, processes);
