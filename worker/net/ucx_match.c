@@ -30,13 +30,14 @@ static void item_finish(struct ucx_item *item, int status)
     net->last_finished = item;
 }
 
+/* Before UCX gets it: when the peer has failed, UCX calls back at once. */
 static void item_fly(struct ucx_item *item)
 {
     item->is_in_flight = true;
     list_push(&item->net->peers[item->match.source].flights, &item->flight);
 }
 
-/* UCX has called back; false: the caller has been told already. */
+/* UCX is done with it, has called back or will not; false: the caller has been told already. */
 static bool item_land(struct ucx_item *item)
 {
     list_remove(&item->flight);
@@ -140,19 +141,20 @@ int ucx_send(struct net *net, uint32_t to, uint64_t tag, const void *buffer, uin
     }
     item->header = ucx_header_to(peer, tag, bytes);
     param.user_data = item;
+    item_fly(item);
     request = ucp_am_send_nbx(peer->ep, UCX_AM_MESSAGE, &item->header, sizeof item->header, buffer,
                               bytes, &param);
     if (UCS_PTR_IS_ERR(request)) {
         ucx_peer_fail(peer, UCS_PTR_STATUS(request));
+        item_land(item);
         item_finish(item, GEMS_E_PEER);
         return 0;
     }
     net->counters.messages_out++;
     net->counters.bytes_out += bytes;
     if (!request) {
+        item_land(item);
         item_finish(item, 0);
-    } else {
-        item_fly(item);
     }
     return 0;
 }
@@ -181,16 +183,17 @@ static void recv_pull(struct ucx_item *item, void *data)
         .cb = { .recv_am = on_pulled },
         .user_data = item,
     };
-    ucs_status_ptr_t request =
-        ucp_am_recv_data_nbx(item->net->worker, data, item->buffer, item->bytes, &param);
+    ucs_status_ptr_t request;
 
+    item_fly(item);
+    request = ucp_am_recv_data_nbx(item->net->worker, data, item->buffer, item->bytes, &param);
     if (UCS_PTR_IS_ERR(request)) {
         ucx_peer_fail(&item->net->peers[item->match.source], UCS_PTR_STATUS(request));
+        item_land(item);
         recv_finish(item, GEMS_E_PEER);
     } else if (!request) {
+        item_land(item);
         recv_finish(item, 0);
-    } else {
-        item_fly(item);
     }
 }
 
