@@ -5,6 +5,7 @@ net_tests += tests/unit/test_ucx
 endif
 check_PROGRAMS += $(net_tests)
 TESTS += $(net_tests)
+THREADED_TESTS += tests/unit/test_link
 
 net_world_sources = tests/unit/net_world.c tests/unit/net_world.h
 net_test_ldflags = $(AM_LDFLAGS) \
