@@ -9,6 +9,7 @@
 #include "common/error.h"
 #include "common/log.h"
 #include "daemon/launch.h"
+#include "daemon/nodes.h"
 #include "daemon/place.h"
 #include "daemon/status.h"
 #include "daemon/watch.h"
@@ -41,16 +42,11 @@ static void move_free(struct move *move)
 
 /* ---- entry actions ---- */
 
-static void enter_queued(struct daemon *daemon, struct job *job)
+/* QUEUED, PAUSED: also out of PLACING, where devices are held without ranks. */
+static void enter_rest(struct daemon *daemon, struct job *job)
 {
     status_keep_ranks(job);
-    attempt_destroy(job);
-    daemon->is_placing = true;
-}
-
-static void enter_paused(struct daemon *daemon, struct job *job)
-{
-    status_keep_ranks(job);
+    nodes_release_all(daemon, job);
     attempt_destroy(job);
     daemon->is_placing = true;
 }
@@ -67,8 +63,8 @@ static void enter_end(struct daemon *daemon, struct job *job)
 }
 
 static void (*const entry[JOB_STATE_COUNT])(struct daemon *daemon, struct job *job) = {
-    [JOB_QUEUED] = enter_queued,  [JOB_PLACING] = place_begin, [JOB_STARTING] = launch_begin,
-    [JOB_RUNNING] = launch_start, [JOB_PAUSED] = enter_paused, [JOB_STOPPING] = launch_stop,
+    [JOB_QUEUED] = enter_rest,    [JOB_PLACING] = place_begin, [JOB_STARTING] = launch_begin,
+    [JOB_RUNNING] = launch_start, [JOB_PAUSED] = enter_rest,   [JOB_STOPPING] = launch_stop,
     [JOB_SUCCEEDED] = enter_end,  [JOB_FAILED] = enter_end,    [JOB_CANCELLED] = enter_end,
 };
 

@@ -86,6 +86,21 @@ void nodes_release(struct daemon *daemon, const struct job *job, const struct st
     }
 }
 
+void nodes_release_all(struct daemon *daemon, const struct job *job)
+{
+    list_each(&daemon->nodes, link)
+    {
+        struct cluster_node *node = list_item(link, struct cluster_node, link);
+
+        for (uint32_t i = 0; i < node->n_devices; i++) {
+            if (node->devices[i].job == job->id) {
+                node->devices[i].job = 0;
+                daemon->is_placing = true;
+            }
+        }
+    }
+}
+
 static struct cluster_node *node_create(struct daemon *daemon, const char *name)
 {
     struct cluster_node *node = calloc(1, sizeof *node);

@@ -44,6 +44,8 @@ const char *node_state_name(const struct cluster_node *node);
 
 void nodes_reserve(struct daemon *daemon, const struct job *job);
 void nodes_release(struct daemon *daemon, const struct job *job, const struct store_rank *place);
+/* All that a job holds: it has no ranks any more, or never got them. */
+void nodes_release_all(struct daemon *daemon, const struct job *job);
 
 /* The agent's connection is gone. */
 void nodes_peer_closed(struct cluster_node *node);

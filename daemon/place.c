@@ -19,9 +19,7 @@ enum { PLACE_RETRY_MS = 2000, PLACE_RETRY_MAX_MS = 60000 };
 
 static void release_all(struct daemon *daemon, struct job *job)
 {
-    for (uint32_t i = 0; job->attempt && i < job->attempt->n_ranks; i++) {
-        nodes_release(daemon, job, &job->attempt->ranks[i].place);
-    }
+    nodes_release_all(daemon, job);
     attempt_destroy(job);
 }
 
@@ -212,7 +210,7 @@ void place_begin(struct daemon *daemon, struct job *job)
     uint32_t lo, hi, most;
 
     job->place_serial++;
-    attempt_destroy(job);
+    release_all(daemon, job);
     devices_wanted(&job->spec, &lo, &hi);
     if (!devices_pick(daemon, &job->spec, lo, hi, true, &set, &most)) {
         flow_post(daemon, job, ON_UNPLACE, "gemsd", "waits for %u devices, %u are free", lo, most);

@@ -335,6 +335,48 @@ START_TEST(cancel_ends_a_job_in_every_state)
 }
 END_TEST
 
+static uint32_t held_devices(void)
+{
+    Gems__Ok request = GEMS__OK__INIT;
+    enum msg_type type;
+    ProtobufCMessage *reply = sim_ask(&sim, MSG_NODES, &request.base, &type);
+    const Gems__NodesReply *nodes = (const Gems__NodesReply *)reply;
+    uint32_t n = 0;
+
+    ck_assert_int_eq(type, MSG_NODES_REPLY);
+    for (size_t i = 0; i < nodes->n_nodes; i++) {
+        for (size_t k = 0; k < nodes->nodes[i]->n_devices; k++) {
+            n += nodes->nodes[i]->devices[k]->job != 0;
+        }
+    }
+    msg_free(reply);
+    return n;
+}
+
+/* Also while it is placed: then it holds devices and has no ranks that give them back. */
+START_TEST(a_paused_job_holds_no_device)
+{
+    uint64_t job;
+
+    start_all();
+    job = sim_submit(&sim, 6000, "");
+    for (int turns = 0; turns < 25; turns++) {
+        for (int i = 0; i < turns; i++) {
+            sim_step(&sim);
+        }
+        while (sim_verb(&sim, MSG_PAUSE, job) == GEMS_E_STATE) { /* resume is not durable yet */
+            sim_step(&sim);
+        }
+        sim_wait_state(&sim, job, "PAUSED");
+        ck_assert_uint_eq(held_devices(), 0);
+        ck_assert_int_eq(sim_verb(&sim, MSG_RESUME, job), GEMS_OK);
+    }
+    ck_assert_int_eq(sim_verb(&sim, MSG_CANCEL, job), GEMS_OK);
+    sim_wait(&sim, has_no_rank, NULL, "ranks are gone");
+    ck_assert_uint_eq(held_devices(), 0);
+}
+END_TEST
+
 START_TEST(a_job_that_can_never_fit_is_refused)
 {
     sim.memory_bytes = 4096;
@@ -632,6 +674,7 @@ int main(void)
     tcase_add_test(way, a_hang_is_found_and_the_rank_is_named);
     tcase_add_test(way, a_nan_is_final_and_says_so);
     tcase_add_test(way, pause_leaves_a_checkpoint_and_resume_goes_on);
+    tcase_add_test(way, a_paused_job_holds_no_device);
     tcase_add_test(way, a_job_that_can_never_fit_is_refused);
     tcase_add_test(way, missing_data_fails_the_job_with_its_class);
     tcase_add_test(way, a_rank_of_an_older_attempt_is_refused);
