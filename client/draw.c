@@ -12,7 +12,7 @@ static struct cost_pass stage_cost(const struct plan *plan, const struct graph *
                                    const struct facts *facts, uint32_t stage)
 {
     uint32_t first = plan->stage_node[stage], last = plan->stage_node[stage + 1];
-    struct cost_pass sum = { 0, 0 };
+    struct cost_pass sum = { 0 };
 
     if (facts) {
         return cost_range(graph, facts, first, last);

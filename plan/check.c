@@ -37,7 +37,9 @@ struct check {
         uint32_t n_recv, n_send_left; /* receives so far; sends owed */
         bool is_loaded, is_backward;
         uint32_t chain, stage, microbatch, slot, grad_in, grad_out;
-    } before, behind; /* being collected for the next pass; owed by the last one */
+    } before, behind;   /* being collected for the next pass; owed by the last one */
+    bool is_recomputed; /* TEMP holds the forward of `recomputed` */
+    struct pass recomputed;
 };
 
 static int refuse(const struct check *c, const char *format, ...)
@@ -253,6 +255,33 @@ static int check_slot(const struct check *c, const struct instr *instr, bool is_
     return GEMS_OK;
 }
 
+/* A stage that keeps nothing runs its forward again directly before. */
+static int check_recomputed(struct check *c, const struct instr *instr)
+{
+    bool is_wanted = c->plan->stage_recompute[instr->stage] == RECOMPUTE_ALL;
+
+    if (is_wanted != c->is_recomputed || (is_wanted && !is_pass_of(&c->recomputed, instr))) {
+        return refuse(c, is_wanted ? "its forward was not recomputed" : "was recomputed in vain");
+    }
+    c->is_recomputed = false;
+    return GEMS_OK;
+}
+
+static int run_recompute(struct check *c, const struct instr *instr)
+{
+    if (plan_rank(c->plan, group_of(c), instr->chain, instr->stage) != c->rank) {
+        return refuse(c, "does not belong to this rank");
+    }
+    if (c->is_recomputed || c->before.n_recv || c->before.is_loaded) {
+        return refuse(c, "stands between a pass and what it needs");
+    }
+    c->is_recomputed = true;
+    c->recomputed = (struct pass){ .chain = instr->chain,
+                                   .stage = instr->stage,
+                                   .microbatch = instr->microbatch };
+    return check_slot(c, instr, c->slots[instr->slot].is_input_done);
+}
+
 static int run_backward(struct check *c, const struct instr *instr)
 {
     const struct schedule *schedule = schedule_find(c->plan->schedule);
@@ -267,6 +296,9 @@ static int run_backward(struct check *c, const struct instr *instr)
     }
     if (status == GEMS_OK) {
         status = check_slot(c, instr, is_weight);
+    }
+    if (status == GEMS_OK) {
+        status = check_recomputed(c, instr);
     }
     if (status < 0) {
         return status;
@@ -334,6 +366,10 @@ static int run_instr(struct check *c, const struct instr *instr)
     if (instr->stage >= c->plan->n_stages || instr->chain >= c->plan->n_chains) {
         return refuse(c, "no such stage");
     }
+    if (c->is_recomputed && instr->op != INSTR_RECV_GRAD && instr->op != INSTR_BACKWARD &&
+        instr->op != INSTR_BACKWARD_INPUT && instr->op != INSTR_BACKWARD_WEIGHT) {
+        return refuse(c, "comes between a recomputed forward and its backward");
+    }
     switch ((enum instr_op)instr->op) {
     case INSTR_LOAD:
     case INSTR_RECV_ACT:
@@ -347,6 +383,8 @@ static int run_instr(struct check *c, const struct instr *instr)
     case INSTR_BACKWARD_INPUT:
     case INSTR_BACKWARD_WEIGHT:
         return c->program->is_eval ? refuse(c, "in an evaluation") : run_backward(c, instr);
+    case INSTR_RECOMPUTE:
+        return c->program->is_eval ? refuse(c, "in an evaluation") : run_recompute(c, instr);
     case INSTR_SEND_ACT:
     case INSTR_SEND_GRAD:
         return run_send(c, instr);
@@ -366,6 +404,7 @@ static int walk_rank(struct check *c)
     int status = GEMS_OK;
 
     c->before = c->behind = (struct pass){ 0 };
+    c->is_recomputed = false;
     for (uint32_t i = 0; i < c->n_slots; i++) {
         c->slots[i] = (struct slot_state){ 0 };
     }
@@ -375,7 +414,7 @@ static int walk_rank(struct check *c)
             return status;
         }
     }
-    if (c->before.n_recv || c->before.is_loaded || c->behind.n_send_left) {
+    if (c->before.n_recv || c->before.is_loaded || c->behind.n_send_left || c->is_recomputed) {
         return refuse(c, "ends in the middle of a pass");
     }
     for (uint32_t i = 0; i < c->n_slots; i++) {

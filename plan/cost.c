@@ -28,13 +28,14 @@ struct cost_pass cost_node(const struct graph *graph, const struct facts *facts,
     struct cost_pass pass = {
         .forward = op->forward_seconds,
         .backward = op->backward_input_seconds + op->backward_weight_seconds,
+        .weight = op->backward_weight_seconds,
     };
 
     for (uint32_t k = 0; k < n->n_inputs; k++) {
         bytes += (double)facts->ops[n->inputs[k]].out_bytes;
     }
     if (n->kind == OP_INPUT) {
-        return (struct cost_pass){ 0, 0 };
+        return (struct cost_pass){ 0 };
     }
     if (pass.forward <= 0) {
         pass.forward = max_double(cost_forward_flops(graph, node, facts->batch) / FLOPS_SECOND,
@@ -43,6 +44,7 @@ struct cost_pass cost_node(const struct graph *graph, const struct facts *facts,
     if (pass.backward <= 0) {
         pass.backward = max_double(cost_backward_flops(graph, node, facts->batch) / FLOPS_SECOND,
                                    2 * bytes / BYTES_SECOND);
+        pass.weight = op->param_bytes ? pass.backward / 2 : 0;
     }
     return pass;
 }
@@ -50,13 +52,14 @@ struct cost_pass cost_node(const struct graph *graph, const struct facts *facts,
 struct cost_pass cost_range(const struct graph *graph, const struct facts *facts, uint32_t first,
                             uint32_t last)
 {
-    struct cost_pass sum = { 0, 0 };
+    struct cost_pass sum = { 0 };
 
     for (uint32_t i = first; i < last; i++) {
         struct cost_pass pass = cost_node(graph, facts, i);
 
         sum.forward += pass.forward;
         sum.backward += pass.backward;
+        sum.weight += pass.weight;
     }
     return sum;
 }

@@ -6,6 +6,7 @@
 
 struct cost_pass {
     double forward, backward; /* seconds */
+    double weight;            /* part of backward: gradients of the weights */
 };
 
 /* Floating-point operations of a node for n samples: forward, and backward with

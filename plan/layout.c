@@ -28,7 +28,9 @@ struct build {
     const struct facts *facts;
     uint32_t stage, first, last; /* nodes [first, last) */
     bool is_eval;
+    enum recompute recompute;
     bool *has_gradient;     /* by node */
+    bool *is_rebuilt;       /* by node; RECOMPUTE_CHEAP */
     struct block *y, *kept; /* by node */
     struct block labels;
     struct layout *layout;
@@ -119,6 +121,25 @@ static void find_forward_uses(struct build *b)
     }
 }
 
+/* Batch-norms whose output can be made again from an input that is kept anyhow. */
+static void find_rebuilt(struct build *b)
+{
+    for (uint32_t i = b->first; i < b->last; i++) {
+        const struct node *node = &b->graph->nodes[i];
+
+        b->is_rebuilt[i] = b->recompute == RECOMPUTE_CHEAP && node->kind == OP_BATCHNORM &&
+                           b->has_gradient[i] && b->y[i].space == SPACE_TEMP &&
+                           !b->is_rebuilt[node->inputs[0]];
+    }
+}
+
+static void keep_unless_rebuilt(struct build *b, uint32_t node)
+{
+    if (!b->is_rebuilt[node]) {
+        keep(&b->y[node]);
+    }
+}
+
 /* What backward reads stays in the slot. */
 static void find_backward_uses(struct build *b)
 {
@@ -129,14 +150,28 @@ static void find_backward_uses(struct build *b)
             continue;
         }
         for (uint32_t k = 0; k < node->n_inputs; k++) {
-            if (layout_reads_x(node) & (1u << k)) {
-                keep(&b->y[node->inputs[k]]);
+            if (layout_reads_x(node) & (1u << k) || b->is_rebuilt[i]) {
+                keep_unless_rebuilt(b, node->inputs[k]);
             }
         }
         if (node_backward_needs(node) & NEED_Y) {
+            keep_unless_rebuilt(b, i);
+        }
+        if (!b->is_rebuilt[i]) {
+            keep(&b->kept[i]);
+        }
+    }
+}
+
+/* What the stage starts from stays in the slot, for the second forward. */
+static void keep_entries(struct build *b)
+{
+    for (uint32_t i = 0; i < b->graph->n_nodes; i++) {
+        bool is_entry = i < b->first || b->graph->nodes[i].kind == OP_INPUT;
+
+        if (is_entry && b->y[i].space == SPACE_SLOT) {
             keep(&b->y[i]);
         }
-        keep(&b->kept[i]);
     }
 }
 
@@ -222,27 +257,59 @@ static int emit_forward(struct build *b, struct gems_error *err)
     return GEMS_OK;
 }
 
+/* Items of the blocks that stay in TEMP from a second forward to backward. */
+static void list_items(const struct build *b, const struct block *blocks, struct pack_item *items)
+{
+    for (uint32_t i = b->first; i < b->last; i++) {
+        if (b->recompute == RECOMPUTE_ALL && blocks[i].space == SPACE_TEMP) {
+            items[i] = blocks[i].item;
+        }
+    }
+}
+
+static void take_offsets(struct build *b, struct block *blocks, const struct pack_item *items)
+{
+    for (uint32_t i = b->first; i < b->last; i++) {
+        if (items[i].bytes) {
+            blocks[i].item.offset = items[i].offset;
+        }
+    }
+}
+
 static int emit_backward(struct build *b, struct gems_error *err)
 {
     uint32_t n = b->graph->n_nodes;
-    struct place *places = malloc(2 * (size_t)n * sizeof *places);
+    struct place *places = calloc(2 * (size_t)n, sizeof *places);
+    struct pack_item *items = calloc(2 * (size_t)n, sizeof *items);
+    struct layout_places forward = { places,    places + n,    items,
+                                     items + n, b->is_rebuilt, b->last - b->first + 1 };
     uint64_t temp_bytes = 0;
     int status;
 
-    if (!places) {
+    if (!places || !items) {
+        free(places);
+        free(items);
         return gems_error_set(err, GEMS_E_NOMEM, "places of stage %u: no memory", b->stage);
     }
     for (uint32_t i = 0; i < n; i++) {
-        places[i] = place_of(&b->y[i]);
-        places[n + i] = place_of(&b->kept[i]);
+        if (b->y[i].space == SPACE_SLOT) {
+            places[i] = place_of(&b->y[i]);
+        }
+        if (b->kept[i].space == SPACE_SLOT) {
+            places[n + i] = place_of(&b->kept[i]);
+        }
     }
-    status = layout_backward(b->graph, b->plan, b->stage, b->facts,
-                             &(struct layout_places){ places, places + n }, b->has_gradient,
+    list_items(b, b->y, items);
+    list_items(b, b->kept, items + n);
+    status = layout_backward(b->graph, b->plan, b->stage, b->facts, &forward, b->has_gradient,
                              b->layout, &temp_bytes, err);
     if (temp_bytes > b->layout->temp_bytes) {
         b->layout->temp_bytes = temp_bytes;
     }
+    take_offsets(b, b->y, items);
+    take_offsets(b, b->kept, items + n);
     free(places);
+    free(items);
     return status;
 }
 
@@ -257,7 +324,10 @@ static int build_layout(struct build *b, struct gems_error *err)
     if (status < 0) {
         return status;
     }
-    if (!b->is_eval) {
+    if (!b->is_eval && b->recompute == RECOMPUTE_ALL) {
+        keep_entries(b);
+    } else if (!b->is_eval) {
+        find_rebuilt(b);
         find_backward_uses(b);
     }
     b->labels =
@@ -265,10 +335,10 @@ static int build_layout(struct build *b, struct gems_error *err)
                         { has_loss ? b->facts->batch * sizeof(uint32_t) : 0, 0, TIME_END, 0 } };
     if ((status = pack_space(b, SPACE_SLOT, &layout->slot_bytes, err)) < 0 ||
         (status = pack_space(b, SPACE_TEMP, &layout->temp_bytes, err)) < 0 ||
-        (status = emit_forward(b, err)) < 0) {
+        (!b->is_eval && (status = emit_backward(b, err)) < 0)) {
         return status;
     }
-    return b->is_eval ? GEMS_OK : emit_backward(b, err);
+    return emit_forward(b, err);
 }
 
 int layout_make(const struct graph *graph, const struct plan *plan, uint32_t stage,
@@ -284,6 +354,7 @@ int layout_make(const struct graph *graph, const struct plan *plan, uint32_t sta
         .first = plan->stage_node[stage],
         .last = plan->stage_node[stage + 1],
         .is_eval = is_eval,
+        .recompute = is_eval ? RECOMPUTE_NONE : plan->stage_recompute[stage],
         .layout = &layout,
     };
     int status = layout_gradients(graph, &b.has_gradient, err);
@@ -291,7 +362,8 @@ int layout_make(const struct graph *graph, const struct plan *plan, uint32_t sta
     if (status == GEMS_OK) {
         b.y = calloc(graph->n_nodes, sizeof *b.y);
         b.kept = calloc(graph->n_nodes, sizeof *b.kept);
-        status = b.y && b.kept
+        b.is_rebuilt = calloc(graph->n_nodes, sizeof *b.is_rebuilt);
+        status = b.y && b.kept && b.is_rebuilt
                      ? build_layout(&b, err)
                      : gems_error_set(err, GEMS_E_NOMEM, "layout of stage %u: no memory", stage);
     }
@@ -303,6 +375,7 @@ int layout_make(const struct graph *graph, const struct plan *plan, uint32_t sta
     free(b.has_gradient);
     free(b.y);
     free(b.kept);
+    free(b.is_rebuilt);
     return status;
 }
 
@@ -310,6 +383,7 @@ void layout_fini(struct layout *layout)
 {
     free(layout->forward);
     free(layout->backward);
+    free(layout->weight);
     free(layout->in);
     free(layout->out);
     *layout = (struct layout){ 0 };

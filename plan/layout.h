@@ -9,11 +9,31 @@
  *   SLOT      one micro-batch: from its first receive to the end of backward.
  *             Holds input edges, labels, every tensor or kept block that
  *             backward needs, and output edges until they are sent.
- *   TEMP      shared by all passes of the rank; dead between instructions.
+ *   TEMP      shared by all passes of the rank; dead between instructions, but for
+ *             RECOMPUTE, which leaves in it what the backward behind it reads.
  *   GRAD_IN   gradient of the stage's output edges, as received (one buffer;
  *             programs alternate between several).
  *   GRAD_OUT  gradient of the stage's input edges, until sent (same).
  * Operator scratch is apart and not in the layout.
+ *
+ * Recomputation (plan's stage_recompute) changes what the slot keeps, never a value:
+ *   NONE   everything that backward reads.
+ *   CHEAP  all but the outputs and kept blocks of batch-norms (with the ReLU fused to
+ *          them), unless such an output leaves the stage. They lie in TEMP while forward
+ *          runs, and a STEP_REBUILD in the backward or weight steps makes them again from
+ *          the kept input: the executor calls the operator's forward in training mode with
+ *          the step's x, y and kept, which gives the same bits from the same input. It must
+ *          not touch running statistics: they are moved by backward_weight alone.
+ *   ALL    input edges, images and labels; output edges, for their send. FORWARD and
+ *          RECOMPUTE run the same forward steps at the same places. The executor ignores
+ *          the loss and the count that the loss node states in RECOMPUTE. RECOMPUTE stands
+ *          before the receives of its BACKWARD or BACKWARD_INPUT, and before its
+ *          BACKWARD_WEIGHT, with no other pass between.
+ *
+ * Halves. Where the schedule is_split, `backward` has STEP_BACKWARD_INPUT in place of
+ * STEP_BACKWARD, and `weight` has the STEP_BACKWARD_WEIGHT of BACKWARD_WEIGHT. The slot
+ * then holds, from the one instruction to the other, the gradient of every output whose
+ * node has weights (a received one is copied there by a STEP_COPY).
  */
 #ifndef GEMS_PLAN_LAYOUT_H
 #define GEMS_PLAN_LAYOUT_H
@@ -30,10 +50,13 @@ struct place {
 enum { LAYOUT_ALIGN = 256 };
 
 enum step_kind {
-    STEP_FORWARD,  /* node's forward: x, y, kept */
-    STEP_BACKWARD, /* node's backward_input (if some dx is placed) and backward_weight */
-    STEP_ADD,      /* dx[0] = x[0] + x[1], tensors of node's output; dx[0] may be x[0] */
-    STEP_COPY      /* dx[0] = x[0], tensor of node's output */
+    STEP_FORWARD,         /* node's forward: x, y, kept */
+    STEP_BACKWARD,        /* node's backward_input (if some dx is placed) and backward_weight */
+    STEP_BACKWARD_INPUT,  /* node's backward_input alone */
+    STEP_BACKWARD_WEIGHT, /* node's backward_weight alone */
+    STEP_REBUILD,         /* node's forward again: x, y, kept */
+    STEP_ADD,             /* dx[0] = x[0] + x[1], tensors of node's output; dx[0] may be x[0] */
+    STEP_COPY             /* dx[0] = x[0], tensor of node's output */
 };
 
 /* Unused places are NONE. A place of a backward step may be read and written by
@@ -58,7 +81,8 @@ struct layout_edge {
 
 struct layout {
     struct layout_step *forward, *backward; /* owned; backward empty for evaluation */
-    uint32_t n_forward, n_backward;
+    struct layout_step *weight;             /* owned; empty unless the schedule is_split */
+    uint32_t n_forward, n_backward, n_weight;
     struct layout_edge *in, *out; /* owned */
     uint32_t n_in, n_out;
     struct place images; /* first stage: in SLOT, node 0's tensor; else NONE */

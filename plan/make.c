@@ -201,7 +201,20 @@ static bool is_spread(const struct plan_device *devices, uint32_t n)
     return false;
 }
 
-/* Times of each stage; table has six rows of n_stages. */
+/* Batch-norms that run their forward again in backward. */
+static double rebuild_seconds(const struct make *m, const struct facts *facts, uint32_t stage)
+{
+    double seconds = 0;
+
+    for (uint32_t i = m->plan->stage_node[stage]; i < m->plan->stage_node[stage + 1]; i++) {
+        if (m->input->graph->nodes[i].kind == OP_BATCHNORM) {
+            seconds += cost_node(m->input->graph, facts, i).forward;
+        }
+    }
+    return seconds;
+}
+
+/* Times of each stage; table has seven rows of n_stages. */
 static void fill_times(const struct make *m, struct cost_link link, double *table)
 {
     const struct make_input *input = m->input;
@@ -225,6 +238,10 @@ static void fill_times(const struct make *m, struct cost_link link, double *tabl
             link.latency + (double)bytes / link.bytes_second + cost_stream(bytes) / k;
         table[4 * n + s] = 2 * cost_stream(bytes) / k;
         table[5 * n + s] = link.latency + (double)bytes / link.bytes_second;
+        table[6 * n + s] = pass.weight;
+        if (plan->stage_recompute[s] == RECOMPUTE_CHEAP) {
+            table[n + s] += rebuild_seconds(m, facts, s);
+        }
     }
 }
 
@@ -235,7 +252,7 @@ static int set_times(struct make *m)
     const struct facts *facts = fact_set_find(input->facts, plan->microbatch);
     struct cost_link link = cost_link(is_spread(input->devices, plan->n_ranks));
     uint32_t n = plan->n_stages;
-    double *table = calloc(6 * (size_t)n + plan->n_ranks, sizeof *table), *speed = table + 6 * n;
+    double *table = calloc(7 * (size_t)n + plan->n_ranks, sizeof *table), *speed = table + 7 * n;
     uint64_t *edge_bytes = calloc(plan->n_edges + 1, sizeof *edge_bytes);
     struct sim_result result;
     int status;
@@ -255,6 +272,7 @@ static int set_times(struct make *m)
     status = sim_run(plan, &plan->train,
                      &(struct sim_costs){ .forward = table,
                                           .backward = table + n,
+                                          .weight = table + 6 * n,
                                           .combine = table + 2 * n,
                                           .reduce = table + 3 * n,
                                           .update = table + 4 * n,
@@ -314,7 +332,8 @@ int plan_make(const struct make_input *input, struct plan *ret_plan, struct gems
         .n_microbatches =
             (spec->train.batch + spec->parallel.microbatch - 1) / spec->parallel.microbatch,
         .n_blocks = spec->parallel.gradient_blocks,
-        .recompute = RECOMPUTE_NONE,
+        .recompute =
+            spec->parallel.recompute == RECOMPUTE_AUTO ? RECOMPUTE_NONE : spec->parallel.recompute,
         .parameters = graph_trainable(input->graph),
     };
     struct make m = { .input = input, .plan = &plan, .err = err };
@@ -322,6 +341,9 @@ int plan_make(const struct make_input *input, struct plan *ret_plan, struct gems
 
     if (input->schedule == SCHEDULE_GEMS_MASTER) {
         plan.pass_microbatches = sched_pass_microbatches(&plan, spec->parallel.replications);
+    }
+    for (uint32_t s = 0; s < plan.n_stages; s++) {
+        plan.stage_recompute[s] = plan.recompute;
     }
     plan_count_steps(spec, input->facts, &plan);
     if (fact_set_find(input->facts, plan.microbatch)) {

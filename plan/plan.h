@@ -73,10 +73,11 @@ struct plan {
     enum schedule_kind schedule;
     uint32_t n_stages, n_groups, n_chains, n_ranks;
     uint32_t microbatch, n_microbatches, n_blocks; /* of a full step */
-    uint32_t pass_microbatches; /* gems-master: micro-batches of one pass; else 0 */
-    enum recompute recompute;
-    uint32_t stage_layers[SPEC_MAX_STAGES];   /* layers of each stage (balance) */
-    uint32_t stage_node[SPEC_MAX_STAGES + 1]; /* first node of each stage; [n_stages] = n_nodes */
+    uint32_t pass_microbatches;                /* gems-master: micro-batches of one pass; else 0 */
+    enum recompute recompute;                  /* of the job */
+    uint32_t stage_recompute[SPEC_MAX_STAGES]; /* enum recompute, never AUTO */
+    uint32_t stage_layers[SPEC_MAX_STAGES];    /* layers of each stage (balance) */
+    uint32_t stage_node[SPEC_MAX_STAGES + 1];  /* first node of each stage; [n_stages] = n_nodes */
     uint32_t n_edges;
     struct plan_edge *edges;  /* owned; by (node, to_stage) */
     uint64_t n_train, n_eval; /* samples of an epoch; evaluation too goes in steps of `batch` */

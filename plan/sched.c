@@ -224,15 +224,27 @@ static int add_sums(struct sched *s, uint32_t chain, uint32_t stage, uint32_t mi
     return status == GEMS_OK ? combine_chains(s, chain, stage, microbatch) : status;
 }
 
+/* Before a backward or a half of it, where the stage keeps nothing. */
+static int add_recompute(struct sched *s, uint32_t chain, uint32_t stage, struct instr pass)
+{
+    struct instr again = { .op = INSTR_RECOMPUTE,
+                           .microbatch = pass.microbatch,
+                           .slot = pass.slot };
+
+    return s->plan->stage_recompute[stage] == RECOMPUTE_ALL ? add(s, chain, stage, again) : GEMS_OK;
+}
+
 /* A pass that reads gradients and sends on what it makes of them. */
 static int add_gradient_pass(struct sched *s, uint32_t chain, uint32_t stage, struct instr pass,
                              uint32_t grad_in, uint32_t grad_out)
 {
     struct instr message = { .microbatch = pass.microbatch, .slot = (uint16_t)grad_in };
-    int status;
+    int status = add_recompute(s, chain, stage, pass);
 
     message.op = INSTR_RECV_GRAD;
-    status = add_gradients(s, chain, stage, message);
+    if (status == GEMS_OK) {
+        status = add_gradients(s, chain, stage, message);
+    }
     if (status == GEMS_OK) {
         status = add(s, chain, stage, pass);
     }
@@ -286,8 +298,11 @@ int sched_backward_weight(struct sched *s, uint32_t chain, uint32_t stage, uint3
         .microbatch = microbatch,
         .slot = (uint16_t)(slot + s->input->first_slot),
     };
-    int status = add(s, chain, stage, with_block(s, chain, stage, pass));
+    int status = add_recompute(s, chain, stage, pass);
 
+    if (status == GEMS_OK) {
+        status = add(s, chain, stage, with_block(s, chain, stage, pass));
+    }
     return status == GEMS_OK ? add_sums(s, chain, stage, microbatch) : status;
 }
 

@@ -174,11 +174,14 @@ static Gems__Program *program_to_proto(struct build *build, const struct program
 static void stages_from_proto(struct field_check *check, const Gems__Plan *message, struct plan *plan)
 {
     if (!field_count(check, "stage_layers", message->n_stage_layers, plan->n_stages) ||
+        !field_count(check, "stage_recompute", message->n_stage_recompute, plan->n_stages) ||
         !field_count(check, "stage_node", message->n_stage_node, (size_t)plan->n_stages + 1)) {
         return;
     }
     for (uint32_t i = 0; i < plan->n_stages; i++) {
         plan->stage_layers[i] = message->stage_layers[i];
+        plan->stage_recompute[i] =
+            field_below(check, "stage_recompute", message->stage_recompute[i], RECOMPUTE_AUTO);
     }
     for (uint32_t i = 0; i <= plan->n_stages; i++) {
         plan->stage_node[i] = message->stage_node[i];
@@ -347,6 +350,8 @@ static void head_to_proto(struct build *build, const struct plan *plan, Gems__Pl
     message->recompute = (uint32_t)plan->recompute;
     message->stage_layers = build_numbers(build, plan->stage_layers, plan->n_stages);
     message->n_stage_layers = message->stage_layers ? plan->n_stages : 0;
+    message->stage_recompute = build_numbers(build, plan->stage_recompute, plan->n_stages);
+    message->n_stage_recompute = message->stage_recompute ? plan->n_stages : 0;
     message->stage_node = build_numbers(build, plan->stage_node, plan->n_stages + 1);
     message->n_stage_node = message->stage_node ? plan->n_stages + 1 : 0;
     message->n_train = plan->n_train;

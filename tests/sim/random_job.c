@@ -33,6 +33,7 @@ static void random_spec(struct draw *draw, struct job_spec *spec)
     spec->parallel.groups = draw_chance(draw, 60) ? 1 : draw_between(draw, 2, 4);
     spec->parallel.replications = draw_between(draw, 0, 6);
     spec->parallel.chunks = draw_between(draw, 0, 3);
+    spec->parallel.recompute = (enum recompute)draw_between(draw, RECOMPUTE_NONE, RECOMPUTE_AUTO);
     do {
         spec->parallel.gradient_blocks = draw_between(draw, 1, 12);
     } while (!can_deal(spec));

@@ -529,6 +529,26 @@ static bool swap_backwards(struct draw *draw, struct program *program)
     return false;
 }
 
+static bool is_recompute(const struct instr *instr)
+{
+    return instr->op == INSTR_RECOMPUTE;
+}
+
+/* A forward that is recomputed too early: another pass uses TEMP after it. */
+static bool recompute_early(struct draw *draw, struct program *program)
+{
+    struct instr moved;
+    uint32_t r = 0, i = 0;
+
+    if (!pick(draw, program, is_recompute, &r, &i) || i == 0) {
+        return false;
+    }
+    moved = program->ranks[r].items[i];
+    program->ranks[r].items[i] = program->ranks[r].items[i - 1];
+    program->ranks[r].items[i - 1] = moved;
+    return true;
+}
+
 static const struct {
     const char *name;
     bool (*plant)(struct draw *, struct program *);
@@ -542,6 +562,7 @@ static const struct {
     { "a reduction sums other copies", change_mask },
     { "a buffer is combined with itself", swap_combine },
     { "two backwards are swapped", swap_backwards },
+    { "a forward is recomputed too early", recompute_early },
 };
 enum { N_FAULTS = sizeof faults / sizeof faults[0] };
 

@@ -30,8 +30,13 @@ struct job {
 static void job_init(struct job *job, enum schedule_kind schedule, uint32_t batch,
                      uint32_t microbatch)
 {
-    struct zoo_spec zoo = { .zoo = "amoebanet-d", .layers = LAYERS, .filters = 16, .classes = 10,
-                            .channels = 3, .height = 64, .width = 64 };
+    struct zoo_spec zoo = { .zoo = "amoebanet-d",
+                            .layers = LAYERS,
+                            .filters = 16,
+                            .classes = 10,
+                            .channels = 3,
+                            .height = 64,
+                            .width = 64 };
     uint32_t sizes[FACTS_MAX_SIZES];
     struct gems_error err = { 0 };
 

@@ -445,6 +445,7 @@ static void fill_plan(struct plan *plan)
     plan->recompute = (enum recompute)below(RECOMPUTE_AUTO + 1);
     for (uint32_t i = 0; i < plan->n_stages; i++) {
         plan->stage_layers[i] = 1 + below(10);
+        plan->stage_recompute[i] = below(RECOMPUTE_AUTO);
         plan->stage_node[i + 1] = plan->stage_node[i] + 1 + below(30);
     }
     plan->n_edges = plan->n_stages - 1;
@@ -515,6 +516,7 @@ static void same_plan(const struct plan *a, const struct plan *b, int rank)
     ck_assert_uint_eq(a->pass_microbatches, b->pass_microbatches);
     ck_assert_int_eq(a->recompute, b->recompute);
     ck_assert_mem_eq(a->stage_layers, b->stage_layers, sizeof a->stage_layers);
+    ck_assert_mem_eq(a->stage_recompute, b->stage_recompute, sizeof a->stage_recompute);
     ck_assert_mem_eq(a->stage_node, b->stage_node, sizeof a->stage_node);
     ck_assert_uint_eq(a->n_edges, b->n_edges);
     ck_assert_mem_eq(a->edges, b->edges, a->n_edges * sizeof *a->edges);

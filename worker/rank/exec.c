@@ -284,7 +284,7 @@ static void fill_args(struct exec *exec, struct exec_item *item, const struct la
     }
     if (stage->block_offset[i + 1] > stage->block_offset[i]) {
         args.params = (uint8_t *)stage->params + stage->block_offset[i];
-        if (item->instr.op == INSTR_BACKWARD) {
+        if (item->instr.op == INSTR_BACKWARD || item->instr.op == INSTR_BACKWARD_WEIGHT) {
             args.grads = (uint8_t *)stage->grads[item->instr.block] + stage->block_offset[i];
         }
     }
@@ -332,10 +332,13 @@ static int run_step(struct exec *exec, struct exec_item *item, const struct layo
 
     switch (step->kind) {
     case STEP_FORWARD:
+    case STEP_REBUILD:
         fill_args(exec, item, step, &args);
         return exec->backend->ops->forward(item->variant->ops[step->node - stage->first], &args,
                                            err);
     case STEP_BACKWARD:
+    case STEP_BACKWARD_INPUT:
+    case STEP_BACKWARD_WEIGHT:
         fill_args(exec, item, step, &args);
         return run_backward_step(exec, item->variant->ops[step->node - stage->first], &args, err);
     case STEP_ADD:
