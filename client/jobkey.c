@@ -98,7 +98,7 @@ static const struct key keys[] = {
     OTHER("parallel.schedule", KEY_SCHEDULE, parallel.schedule),
     U32_AUTO("parallel.stages", parallel.stages, SPEC_MAX_STAGES),
     U32_AUTO("parallel.groups", parallel.groups, 4096),
-    U32_AUTO("parallel.chunks", parallel.chunks, 64),
+    U32_AUTO("parallel.chunks", parallel.chunks, 16),
     U32_AUTO("parallel.gradient_blocks", parallel.gradient_blocks, 4096),
     U32_AUTO("parallel.microbatch", parallel.microbatch, 1048576),
     U32_AUTO("parallel.replications", parallel.replications, 4096),

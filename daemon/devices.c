@@ -5,6 +5,7 @@
 
 #include "daemon/inquiry.h"
 #include "daemon/nodes.h"
+#include "plan/sched.h"
 
 void device_set_fini(struct device_set *set)
 {
@@ -16,7 +17,9 @@ void device_set_fini(struct device_set *set)
 void devices_wanted(const struct job_spec *spec, uint32_t *ret_lo, uint32_t *ret_hi)
 {
     const struct parallel_spec *parallel = &spec->parallel;
-    uint32_t stages = parallel->stages ? parallel->stages : parallel->n_balance;
+    const struct schedule *schedule = schedule_find(parallel->schedule);
+    uint32_t chunks = schedule ? schedule_chunks(schedule, parallel) : 1;
+    uint32_t stages = parallel->stages ? parallel->stages : parallel->n_balance / chunks;
     uint32_t groups = parallel->groups ? parallel->groups : 1;
 
     if (parallel->schedule == SCHEDULE_SINGLE) {

@@ -212,6 +212,7 @@ static uint32_t count_width(const struct graph *graph, const struct job_spec *sp
     n /= count_groups(spec);
     n = n < graph->n_layers / chunks ? n : graph->n_layers / chunks;
     n = n < SPEC_MAX_STAGES / chunks ? n : SPEC_MAX_STAGES / chunks;
+    n -= schedule->is_even && n % 2;
     return n ? n : 1;
 }
 

@@ -401,8 +401,10 @@ static int check_layout(const struct plan *plan, const struct schedule *schedule
                        "parallel.stages: %s runs on an even number of "
                        "stages, not on %u",
                        schedule->name, plan_width(plan));
-        gems_error_hint(err, "%u or %u stages, or gems-mast, which takes any number",
-                        plan_width(plan) - 1, plan_width(plan) + 1);
+        if (plan_width(plan) > 1) {
+            gems_error_hint(err, "%u or %u stages, or gems-mast, which takes any number",
+                            plan_width(plan) - 1, plan_width(plan) + 1);
+        }
         return GEMS_E_INVALID;
     }
     return plan_keeps_sums(plan)

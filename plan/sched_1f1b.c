@@ -11,7 +11,10 @@
  *
  * Step time   (N + P - 1) (Tf + Tb)     (as gpipe: the same passes wait for each other)
  * Idle share  (P - 1) / (N + P - 1)
- * Peak        min(N, P - s) micro-batches on stage s (DAPPLE, section 2) */
+ * Peak        min(N, P - s) micro-batches on stage s (DAPPLE, section 2)
+ *
+ * With recompute: all the second forward of a micro-batch runs while its gradient is
+ * on its way: N (2 Tf + Tb) + (P - 1) (Tf + Tb). */
 #include "plan/sched.h"
 
 static int run_stage(struct sched *s, uint32_t stage)

@@ -57,6 +57,7 @@ int schedules_uniform_plan(const struct schedules_layout *layout, struct plan *r
     }
     for (uint32_t s = 0; s < plan.n_stages; s++) {
         plan.stage_layers[s] = 1;
+        plan.stage_recompute[s] = layout->recompute;
         plan.stage_node[s] = s;
         has_gradient[s] = true;
         if (s + 1 < plan.n_stages) {

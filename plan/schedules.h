@@ -32,6 +32,7 @@ struct schedules_layout {
     uint32_t width, groups, chunks; /* devices of a group; 0: 1 group, 2 chunks */
     uint32_t microbatches, blocks;  /* 0 blocks: 2 a group */
     uint32_t passes, parts;         /* gems-master, as in the question */
+    enum recompute recompute;       /* of all stages */
 };
 
 /* A plan of stages that each hand one tensor to the next, without a model:

@@ -258,14 +258,20 @@ static int check_later(const struct parallel_spec *parallel, struct gems_error *
 
 static int check_balance(const struct parallel_spec *parallel, struct gems_error *err)
 {
+    const struct schedule *schedule = schedule_find(parallel->schedule);
+    uint32_t chunks = schedule ? schedule_chunks(schedule, parallel) : 1;
+
     if (parallel->n_balance > SPEC_MAX_STAGES) {
         return invalid(err, NULL, "parallel.balance: %u entries, at most %d", parallel->n_balance,
                        SPEC_MAX_STAGES);
     }
-    if (parallel->n_balance && parallel->stages && parallel->n_balance != parallel->stages) {
-        return invalid(err, "one number of layers a stage",
+    if (parallel->n_balance % chunks || (parallel->n_balance && parallel->stages &&
+                                         parallel->n_balance != parallel->stages * chunks)) {
+        return invalid(err,
+                       "one number of layers a stage; schedules with chunks have several "
+                       "stages a device",
                        "parallel.balance: %u entries for %u stages", parallel->n_balance,
-                       parallel->stages);
+                       parallel->stages * chunks);
     }
     for (uint32_t i = 0; i < parallel->n_balance; i++) {
         if (!parallel->balance[i]) {
@@ -286,7 +292,7 @@ static int check_blocks(const struct job_spec *spec, struct gems_error *err)
                               err)) < 0) {
         return status;
     }
-    if (schedule && schedule->n_chains == 2 && parallel->gradient_blocks == 1) {
+    if (schedule && schedule->n_chains > 1 && parallel->gradient_blocks == 1) {
         return invalid(err, "at least 2, or auto",
                        "parallel.gradient_blocks: 1 cannot be summed by the two copies of %s in "
                        "the same order",
@@ -314,7 +320,8 @@ static int check_parallel(const struct job_spec *spec, struct gems_error *err)
     if ((status = check_later(parallel, err)) < 0 ||
         (status = check_range("parallel.stages", parallel->stages, 0, SPEC_MAX_STAGES, err)) < 0 ||
         (status = check_range("parallel.groups", parallel->groups, 0, PLAN_MAX_COPIES, err)) < 0 ||
-        (status = check_range("parallel.chunks", parallel->chunks, 0, 64, err)) < 0 ||
+        (status = check_range("parallel.chunks", parallel->chunks, 0, PLAN_MAX_RESIDENT, err)) <
+            0 ||
         (status = check_range("parallel.replications", parallel->replications, 0, 1024, err)) < 0 ||
         (status = check_balance(parallel, err)) < 0 || (status = check_blocks(spec, err)) < 0) {
         return status;

@@ -121,7 +121,7 @@ static void ask(enum schedule_kind kind, struct schedules_question question,
 /* eta passes of m micro-batches, both free. */
 START_TEST(gems_master_takes_the_time_of_its_passes)
 {
-    for (uint32_t p = 1; p <= 9; p++) {
+    for (uint32_t p = 1; p <= 6; p++) {
         for (uint32_t eta = 2; eta <= 8; eta += 2) {
             for (uint32_t m = 1; m <= 6; m++) {
                 double b = ratios[(p + eta + m) % 4];
@@ -235,7 +235,7 @@ END_TEST
  * and two thirds of its idle time. */
 START_TEST(v_schedules_hold_what_they_promise)
 {
-    for (uint32_t p = 1; p <= 24; p++) {
+    for (uint32_t p = 1; p <= 16; p++) {
         struct schedules_question question = {
             .stages = p, .microbatches = 3 * p + 2, .forward = 1, .backward = 2
         };
@@ -259,8 +259,8 @@ END_TEST
 /* What a device holds of 1f1b-interleaved and of zb-h1. */
 START_TEST(peaks_are_the_formulas)
 {
-    for (uint32_t p = 1; p <= 9; p++) {
-        for (uint32_t n = 1; n <= 20; n++) {
+    for (uint32_t p = 1; p <= 6; p++) {
+        for (uint32_t n = 1; n <= 12; n++) {
             struct schedules_question question = {
                 .stages = p, .microbatches = n, .forward = 1, .backward = 2
             };
@@ -297,6 +297,7 @@ START_TEST(every_layout_is_proven)
                 .chunks = 1 + n % 4,
                 .microbatches = n,
                 .passes = 1 + n % 5,
+                .recompute = (enum recompute)(n % 3),
             };
             const struct schedule *schedule = schedule_find(layout.kind);
             struct sim_costs costs = { .latency = 0.5, .delay = 3, .delay_seed = p * 100 + n };
@@ -312,6 +313,35 @@ START_TEST(every_layout_is_proven)
                               GEMS_OK,
                           "%s", err.text);
             ck_assert_int_eq(sim_run(&plan, &plan.train, &costs, &result, &err), GEMS_OK);
+            sim_result_fini(&result);
+            plan_fini(&plan);
+        }
+    }
+}
+END_TEST
+
+/* The design's (N + P - 1) (2 Tf + Tb) is an upper bound: forwards that run again need
+ * no gradient. */
+START_TEST(recomputation_costs_a_forward_a_micro_batch)
+{
+    for (uint32_t p = 1; p <= 9; p++) {
+        for (uint32_t n = 1; n <= 20; n++) {
+            struct schedules_layout layout = {
+                .kind = SCHEDULE_1F1B, .width = p, .microbatches = n, .recompute = RECOMPUTE_ALL
+            };
+            double ones[9], twos[9];
+            struct sim_costs costs = { .forward = ones, .backward = twos };
+            struct sim_result result;
+            struct plan plan;
+
+            for (uint32_t s = 0; s < p; s++) {
+                ones[s] = 1;
+                twos[s] = 2;
+            }
+            ck_assert_int_eq(schedules_uniform_plan(&layout, &plan, NULL), GEMS_OK);
+            ck_assert_int_eq(sim_run(&plan, &plan.train, &costs, &result, NULL), GEMS_OK);
+            ck_assert_double_le(result.step_seconds, (n + p - 1) * 4);
+            ck_assert_double_eq_tol(result.step_seconds, n * 4 + (p - 1) * 3, 1e-9);
             sim_result_fini(&result);
             plan_fini(&plan);
         }
@@ -532,6 +562,7 @@ int main(void)
     tcase_add_test(tcase, v_schedules_hold_what_they_promise);
     tcase_add_test(tcase, peaks_are_the_formulas);
     tcase_add_loop_test(tcase, every_layout_is_proven, SCHEDULE_AUTO + 1, SCHEDULE_COUNT);
+    tcase_add_test(tcase, recomputation_costs_a_forward_a_micro_batch);
     tcase_add_test(tcase, odd_chimera_is_refused);
     tcase_add_test(tcase, table_refuses_nonsense);
     tcase_add_test(tcase, drawings_show_what_is_simulated);

@@ -461,7 +461,7 @@ static void run_trial(uint64_t seed)
     graph_fini(&graph);
 }
 
-enum { N_TRIALS = 400, N_PARTS = 4 };
+enum { N_TRIALS = 100, N_PARTS = 4 };
 
 START_TEST(layout_computes_what_the_model_defines)
 {

@@ -910,6 +910,65 @@ START_TEST(groups_that_change_the_sums_are_refused)
 }
 END_TEST
 
+/* Stages of chunks: v for each device, dealt round and round, or there and back. */
+START_TEST(chunks_lie_where_the_schedule_says)
+{
+    struct plan plan = { .schedule = SCHEDULE_1F1B_INTERLEAVED,
+                         .n_stages = 6,
+                         .n_groups = 2,
+                         .n_chains = 1,
+                         .n_ranks = 6,
+                         .n_blocks = 4 };
+    uint32_t list[PLAN_MAX_RESIDENT];
+
+    ck_assert_uint_eq(plan_width(&plan), 3);
+    ck_assert_uint_eq(plan_rank(&plan, 0, 0, 4), 1);
+    ck_assert_uint_eq(plan_rank(&plan, 1, 0, 4), 4);
+    ck_assert_uint_eq(plan_resident(&plan, 4, list), 2);
+    ck_assert_uint_eq(list[0], 1);
+    ck_assert_uint_eq(list[1], 4);
+    plan.schedule = SCHEDULE_V_HALF;
+    ck_assert_uint_eq(plan_rank(&plan, 0, 0, 5), 0);
+    ck_assert_uint_eq(plan_rank(&plan, 0, 0, 3), 2);
+    ck_assert_uint_eq(plan_resident(&plan, 3, list), 2);
+    ck_assert_uint_eq(list[0], 0);
+    ck_assert_uint_eq(list[1], 5);
+    ck_assert_uint_eq(plan_copies(&plan, 5, list, PLAN_MAX_RESIDENT), 2);
+    ck_assert_uint_eq(list[0], 0);
+    ck_assert_uint_eq(list[1], 3);
+}
+END_TEST
+
+START_TEST(chunks_need_as_many_layers)
+{
+    struct gems_error err = { 0 };
+    struct random_job job;
+    struct plan plan;
+
+    make_job(&job, 8, 9, 0);
+    job.spec.parallel.schedule = SCHEDULE_1F1B_INTERLEAVED;
+    job.spec.parallel.chunks = 3;
+    job.spec.parallel.stages = 4;
+    ck_assert_int_eq(plan_it(&job, &plan, &err), GEMS_E_INVALID);
+    ck_assert_str_eq(err.text, "parallel.stages: 4 devices with 3 chunks each make 12 stages, the "
+                               "model has 11 layers");
+    ck_assert_ptr_nonnull(strstr(err.hint, "at most 3 devices"));
+    job.spec.parallel.stages = 0; /* as many as the model allows */
+    ck_assert_int_eq(plan_it(&job, &plan, &err), GEMS_OK);
+    ck_assert_uint_eq(plan.n_ranks, 3);
+    ck_assert_uint_eq(plan.n_stages, 9);
+    plan_fini(&plan);
+    job.spec.parallel.schedule = SCHEDULE_CHIMERA; /* an even number of the nine */
+    ck_assert_int_eq(plan_it(&job, &plan, &err), GEMS_OK);
+    ck_assert_uint_eq(plan.n_ranks, 8);
+    plan_fini(&plan);
+    job.spec.parallel.stages = 5;
+    ck_assert_int_eq(plan_it(&job, &plan, &err), GEMS_E_INVALID);
+    ck_assert_ptr_nonnull(strstr(err.text, "even number of stages, not on 5"));
+    random_job_fini(&job);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("plan");
@@ -941,6 +1000,8 @@ int main(void)
     tcase_add_test(tcase, mirrored_stages_lie_on_mirrored_ranks);
     tcase_add_test(tcase, groups_and_chains_own_whole_parts_of_the_tree);
     tcase_add_test(tcase, groups_that_change_the_sums_are_refused);
+    tcase_add_test(tcase, chunks_lie_where_the_schedule_says);
+    tcase_add_test(tcase, chunks_need_as_many_layers);
     suite_add_tcase(suite, tcase);
     runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);
