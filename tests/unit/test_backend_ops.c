@@ -4,8 +4,13 @@
 
 #include <check.h>
 #include <math.h>
+#ifdef HAVE_ONEDNN
+#include <oneapi/dnnl/dnnl.h>
+#endif
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "common/error.h"
 #include "tests/lib/op_trial.h"
@@ -175,6 +180,7 @@ static const struct trial_case cases[] = {
     CONV(2, 20, 14, 14, 32, 5, 1, 2, .has_bias = true),
     CONV(2, 6, 14, 14, 16, 5, 1, 0, .has_bias = true),
     CONV(3, 10, 11, 9, 6, 3, 1, 1, .has_bias = true, .is_residual = true),
+    CONV(2, 12, 8, 8, 20, 3, 2, 1),
     CONV(2, 32, 19, 21, 20, 7, 3, 3),
     CONV(1, 3, 8, 8, 10, 3, 1, 1, .has_bias = true),
     CONV(1, 1, 9, 9, 1, 3, 2, 1, .has_bias = true),
@@ -353,6 +359,42 @@ START_TEST(cpu_gives_the_same_bits_twice)
 }
 END_TEST
 
+/* oneDNN's reference code is a hundred times slower than its kernels. What ran
+ * is in the library's own log, which goes to the standard output. */
+START_TEST(cpu_convolutions_run_in_kernels_of_the_library)
+{
+    static char log[1 << 20];
+    const char *line;
+    int out = dup(STDOUT_FILENO);
+    FILE *file = tmpfile();
+    struct trial t;
+    size_t n;
+
+    ck_assert(file != NULL && out >= 0);
+    trial_init(&t, &cases[_i]);
+    fflush(stdout);
+    dup2(fileno(file), STDOUT_FILENO);
+    dnnl_set_verbose(1);
+    trial_run(&t, find("cpu"), BE_F32, 1);
+    dnnl_set_verbose(0);
+    fflush(stdout);
+    dup2(out, STDOUT_FILENO);
+    close(out);
+    rewind(file);
+    n = fread(log, 1, sizeof log - 1, file);
+    log[n] = '\0';
+    fclose(file);
+    trial_fini(&t);
+    line = strstr(log, "exec,cpu,convolution,");
+    if (!__builtin_cpu_supports("avx2") || cases[_i].s > cases[_i].w) {
+        return; /* no kernels for less, nor for windows wider than the image */
+    }
+    ck_assert_msg((line != NULL) == (cases[_i].kind == OP_CONV), "case %d: %s", _i, log);
+    line = strstr(log, "exec,cpu,convolution,ref");
+    ck_assert_msg(line == NULL, "case %d: %.400s", _i, line);
+}
+END_TEST
+
 /* The residual inside the convolution against an addition of the plan. */
 START_TEST(residual_inside_gives_the_bits_of_an_addition_apart)
 {
@@ -459,6 +501,7 @@ int main(void)
     tcase_add_loop_test(tcase, cpu_evaluation_is_near_ref, 0, N(cases));
     tcase_add_loop_test(tcase, cpu_with_two_threads_is_near_ref, 0, N(cases));
     tcase_add_loop_test(tcase, cpu_gives_the_same_bits_twice, 0, N(cases));
+    tcase_add_loop_test(tcase, cpu_convolutions_run_in_kernels_of_the_library, 0, N(cases));
     tcase_add_loop_test(tcase, residual_inside_gives_the_bits_of_an_addition_apart, 0, N(cases));
     suite_add_tcase(suite, tcase);
 #endif

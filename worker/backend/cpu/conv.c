@@ -2,7 +2,12 @@
  *
  * Parameter block: weights in forward's layout, bias. params2: weights in
  * backward_input's layout. The residual is a binary post-op: the same bits as
- * an addition afterwards, which a sum post-op would not give. */
+ * an addition afterwards, which a sum post-op would not give.
+ *
+ * The library takes an input of fewer channels than a block for an image and
+ * has no kernel for it when it is blocked, only code a hundred times slower. So
+ * such an input is described with a whole block of channels: its padding is
+ * zero, and so are the weights that meet it and their gradients. */
 #include "worker/backend/cpu/cpu.h"
 
 #include <string.h>
@@ -20,10 +25,30 @@ static struct conv_dims dims_of(const struct node *node)
                                .pad = { node->pad_h, node->pad_w } };
 }
 
+/* x with its padding channels as channels, if it is less than a block. */
+static void widen_input(struct be_op *op)
+{
+    dnnl_memory_desc_t *md = &op->x_md[0];
+    bool is_blocked = md->format_desc.blocking.inner_nblks > 0;
+
+    if (is_blocked && md->padded_dims[1] == md->format_desc.blocking.inner_blks[0]) {
+        md->dims[1] = md->padded_dims[1];
+    }
+}
+
+/* Layout of weights as seen from outside: of the channels that there are. */
+static dnnl_memory_desc_t narrow_weights(const struct be_op *op, const dnnl_memory_desc_t *md)
+{
+    dnnl_memory_desc_t narrow = *md;
+
+    narrow.dims[1] = op->in.c;
+    return narrow;
+}
+
 /* Weights of no particular layout. */
 static int any_weights(const struct be_op *op, dnnl_memory_desc_t *ret_md, struct gems_error *err)
 {
-    dnnl_dims_t dims = { op->node.k, op->in.c, op->node.r, op->node.s };
+    dnnl_dims_t dims = { op->node.k, op->x_md[0].dims[1], op->node.r, op->node.s };
 
     return cpu_check(dnnl_memory_desc_init_by_tag(ret_md, 4, dims, dnnl_f32, dnnl_format_tag_any),
                      "layout", op->node.name, err);
@@ -169,10 +194,11 @@ static int plan_residual(struct be_op *op, const dnnl_convolution_desc_t *desc,
     return cpu_call_plan(op, CALL_FORWARD, desc, NULL, NULL, err);
 }
 
-static int plan_forward(struct be_op *op, struct gems_error *err)
+static int plan_forward(struct be_op *op, const dnnl_memory_desc_t *weights,
+                        struct gems_error *err)
 {
     dnnl_convolution_desc_t desc;
-    int st = forward_desc(op, &op->x_md[0], &op->param_md[0], &op->y_md, &desc, err);
+    int st = forward_desc(op, &op->x_md[0], weights, &op->y_md, &desc, err);
 
     if (st < 0) {
         return st;
@@ -191,9 +217,10 @@ static int plan_forward(struct be_op *op, struct gems_error *err)
     return GEMS_OK;
 }
 
-static int plan_input(struct be_op *op, const dnnl_memory_desc_t *weights, struct gems_error *err)
+static int plan_input(struct be_op *op, const dnnl_memory_desc_t *forward,
+                      const dnnl_memory_desc_t *weights, struct gems_error *err)
 {
-    bool is_shared = dnnl_memory_desc_equal(weights, &op->param_md[0]);
+    bool is_shared = dnnl_memory_desc_equal(weights, forward);
     dnnl_convolution_desc_t desc;
     int st = input_desc(op, &op->x_md[0], weights, &op->y_md, &desc, err);
 
@@ -209,17 +236,18 @@ static int plan_input(struct be_op *op, const dnnl_memory_desc_t *weights, struc
     return GEMS_OK;
 }
 
-static int plan_derive(struct be_op *op, const dnnl_memory_desc_t *weights, struct gems_error *err)
+static int plan_derive(struct be_op *op, const dnnl_memory_desc_t *forward,
+                       const dnnl_memory_desc_t *weights, struct gems_error *err)
 {
-    if (!op->is_dx_wanted || dnnl_memory_desc_equal(weights, &op->param_md[0])) {
+    if (!op->is_dx_wanted || dnnl_memory_desc_equal(weights, forward)) {
         return GEMS_OK;
     }
     op->info.param2_bytes = cpu_align(dnnl_memory_desc_get_size(weights));
-    return cpu_call_reorder(op, CALL_DERIVE, &op->param_md[0], IN_PARAMS, op->info.params[0].offset,
+    return cpu_call_reorder(op, CALL_DERIVE, forward, IN_PARAMS, op->info.params[0].offset,
                             weights, IN_PARAMS2, 0, err);
 }
 
-static int plan_weight(struct be_op *op, struct gems_error *err)
+static int plan_weight(struct be_op *op, const dnnl_memory_desc_t *forward, struct gems_error *err)
 {
     struct conv_dims d = dims_of(&op->node);
     dnnl_convolution_desc_t desc;
@@ -239,11 +267,11 @@ static int plan_weight(struct be_op *op, struct gems_error *err)
         return st;
     }
     dw = dnnl_primitive_desc_query_md(op->calls[CALL_WEIGHT].desc, dnnl_query_diff_weights_md, 0);
-    is_direct = dnnl_memory_desc_equal(dw, &op->param_md[0]);
+    is_direct = dnnl_memory_desc_equal(dw, forward);
     if (!is_direct) {
         op->conv.dw_temp = cpu_take_temp(op, dnnl_memory_desc_get_size(dw));
-        st = cpu_call_reorder(op, CALL_REORDER, dw, IN_TEMP, op->conv.dw_temp, &op->param_md[0],
-                              IN_GRADS, op->info.params[0].offset, err);
+        st = cpu_call_reorder(op, CALL_REORDER, dw, IN_TEMP, op->conv.dw_temp, forward, IN_GRADS,
+                              op->info.params[0].offset, err);
     }
     cpu_call_bind(op, CALL_WEIGHT, DNNL_ARG_SRC, IN_X0, 0);
     cpu_call_bind(op, CALL_WEIGHT, DNNL_ARG_DIFF_DST, IN_DY, 0);
@@ -258,9 +286,10 @@ static int plan_weight(struct be_op *op, struct gems_error *err)
 
 static int conv_plan(struct be_op *op, struct gems_error *err)
 {
-    dnnl_memory_desc_t weights, weights2, bias;
+    dnnl_memory_desc_t weights, weights2, narrow, bias;
     int st;
 
+    widen_input(op);
     if (op->node.has_bias) {
         st = cpu_plain_md(1, op->params[1].dims, &bias, err);
         if (st < 0) {
@@ -272,19 +301,20 @@ static int conv_plan(struct be_op *op, struct gems_error *err)
     if (st < 0) {
         return st;
     }
-    cpu_take_param(op, 0, &weights);
+    narrow = narrow_weights(op, &weights);
+    cpu_take_param(op, 0, &narrow);
     if (op->node.has_bias) {
         cpu_take_param(op, 1, &bias);
     }
-    st = plan_forward(op, err);
-    st = st < 0 ? st : plan_derive(op, &weights2, err);
+    st = plan_forward(op, &weights, err);
+    st = st < 0 ? st : plan_derive(op, &weights, &weights2, err);
     if (st < 0 || op->mode == BE_EVAL) {
         return st;
     }
     if (op->is_dx_wanted) {
-        st = plan_input(op, &weights2, err);
+        st = plan_input(op, &weights, &weights2, err);
     }
-    return st < 0 ? st : plan_weight(op, err);
+    return st < 0 ? st : plan_weight(op, &weights, err);
 }
 
 static int conv_forward(struct be_op *op, const struct be_args *args, struct gems_error *err)
