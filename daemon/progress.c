@@ -22,7 +22,26 @@ void progress_begin(struct progress *progress, uint32_t n_sources, uint64_t step
     progress->epoch_correct = progress->epoch_counted = 0;
 }
 
-/* The oldest entry gives way: a report of it was lost with a connection. */
+/* What gives way if there is no room: the oldest step, an evaluation only if
+ * there are no steps. */
+static uint32_t find_victim(const struct progress *progress)
+{
+    const struct progress_pending *pending = progress->pending;
+    uint32_t victim = 0;
+
+    for (uint32_t i = 1; i < progress->n_pending; i++) {
+        const struct progress_report *a = &pending[i].sum, *b = &pending[victim].sum;
+
+        if (a->is_eval != b->is_eval ? b->is_eval : a->step < b->step) {
+            victim = i;
+        }
+    }
+    return victim;
+}
+
+/* A rank may be more steps ahead of another than there is room, or a report was
+ * lost with a connection. Then the newest steps are kept, for they are those
+ * that the others will report last. NULL: the report is too old. */
 static struct progress_pending *find_pending(struct progress *progress,
                                              const struct progress_report *report)
 {
@@ -35,8 +54,13 @@ static struct progress_pending *find_pending(struct progress *progress,
         }
     }
     if (n == PROGRESS_PENDING) {
-        memmove(pending, pending + 1, (PROGRESS_PENDING - 1) * sizeof *pending);
-        n--;
+        uint32_t victim = find_victim(progress);
+        const struct progress_report *sum = &pending[victim].sum;
+
+        if (sum->is_eval != report->is_eval ? sum->is_eval : report->step < sum->step) {
+            return NULL;
+        }
+        pending[victim] = pending[--n];
     }
     memset(&pending[n], 0, sizeof pending[n]);
     pending[n].sum.step = report->step;
@@ -105,7 +129,7 @@ bool progress_add(struct progress *progress, uint32_t source, const struct progr
         return false;
     }
     pending = find_pending(progress, report);
-    if (pending->seen[source / 64] >> (source % 64) & 1) {
+    if (!pending || (pending->seen[source / 64] >> (source % 64) & 1)) {
         return false;
     }
     pending->seen[source / 64] |= 1ull << (source % 64);

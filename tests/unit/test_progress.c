@@ -65,6 +65,35 @@ START_TEST(ranks_may_be_steps_apart)
 }
 END_TEST
 
+/* Steps of a small network come by the hundred between two reports. */
+START_TEST(ranks_may_be_more_steps_apart_than_are_kept)
+{
+    static struct progress progress;
+    const uint64_t last = 5 * PROGRESS_PENDING;
+
+    progress_init(&progress);
+    progress_begin(&progress, 2, 0);
+    for (uint32_t source = 0; source < 2; source++) {
+        for (uint64_t step = 1; step <= last; step++) {
+            struct progress_report r = report(step, 16, 1), eval = report(step, 32, 1);
+
+            progress_add(&progress, source, &r);
+            eval.is_eval = true;
+            if (step == 10 || step == last) {
+                progress_add(&progress, source, &eval);
+            }
+            if (source == 1 && step == 10) {
+                ck_assert_uint_eq(progress.eval_step, 10);
+            }
+        }
+    }
+    ck_assert_uint_eq(progress.done_step, last);
+    ck_assert_uint_eq(progress.eval_step, last);
+    ck_assert(progress.loss == 1 && progress.eval_loss == 2);
+    ck_assert_uint_eq(progress.n_pending, 0);
+}
+END_TEST
+
 START_TEST(the_rate_leaves_the_first_two_steps_out)
 {
     static struct progress progress;
@@ -245,6 +274,7 @@ int main(void)
     tcase_set_timeout(tcase, 20);
     tcase_add_test(tcase, a_step_counts_when_every_rank_has_reported_it);
     tcase_add_test(tcase, ranks_may_be_steps_apart);
+    tcase_add_test(tcase, ranks_may_be_more_steps_apart_than_are_kept);
     tcase_add_test(tcase, the_rate_leaves_the_first_two_steps_out);
     tcase_add_test(tcase, accuracy_is_of_the_running_epoch_and_evaluation_apart);
     tcase_add_test(tcase, a_restart_goes_back_and_counts_again);
