@@ -38,7 +38,9 @@ static bool parse_group(const char *text, uint64_t *ret_n, uint64_t *ret_bytes)
         }
         text = x + 1;
     }
-    return parse_size(text, ret_bytes, NULL) == GEMS_OK && *ret_bytes > 0 && *ret_n > 0 &&
+    /* A number alone is rather meant as a count than as bytes. */
+    return text[strspn(text, "0123456789")] != '\0' &&
+           parse_size(text, ret_bytes, NULL) == GEMS_OK && *ret_bytes > 0 && *ret_n > 0 &&
            *ret_n <= OFFLINE_MAX_DEVICES;
 }
 
@@ -114,6 +116,25 @@ static int find_facts(const struct job_spec *spec, const struct plan_device *dev
     return status;
 }
 
+/* As many of the devices as the job may use, where it does not say how many
+ * stages; gemsd decides the same for its own. */
+static int limit_devices(const struct job_spec *spec, uint32_t *n_devices, struct gems_error *err)
+{
+    const struct resource_spec *resources = &spec->resources;
+
+    if (spec->parallel.stages || spec->parallel.n_balance) {
+        return GEMS_OK;
+    }
+    if (resources->devices_min > *n_devices) {
+        return gems_error_set(err, GEMS_E_NOFIT, "resources.devices: at least %u, there are %u",
+                              resources->devices_min, *n_devices);
+    }
+    if (resources->devices_max && resources->devices_max < *n_devices) {
+        *n_devices = resources->devices_max;
+    }
+    return GEMS_OK;
+}
+
 int offline_plan(struct job_spec *spec, const struct plan_device *devices, uint32_t n_devices,
                  struct offline *ret_offline, struct gems_error *err)
 {
@@ -131,7 +152,10 @@ int offline_plan(struct job_spec *spec, const struct plan_device *devices, uint3
             limited[i].memory_bytes = spec->resources.memory_bytes;
         }
     }
-    status = zoo_build(&spec->model, &ret_offline->graph, err);
+    status = limit_devices(spec, &n_devices, err);
+    if (status == GEMS_OK) {
+        status = zoo_build(&spec->model, &ret_offline->graph, err);
+    }
     if (status == GEMS_OK) {
         status = graph_fuse(&ret_offline->graph, err);
     }

@@ -168,6 +168,10 @@ int zoo_resnet(struct zoo_builder *b, const struct zoo_spec *spec)
     uint32_t x;
     int st;
 
+    if (spec->version == 0) {
+        return gems_error_set(b->err, GEMS_E_INVALID,
+                              "model.version: is missing; resnet has versions 1 and 2");
+    }
     if (spec->version != 1 && spec->version != 2) {
         return gems_error_set(b->err, GEMS_E_INVALID,
                               "model.version: %u; resnet has versions 1 and 2", spec->version);

@@ -96,9 +96,14 @@ static int check_path(const char *key, const char *path, bool is_needed, struct 
     return GEMS_OK;
 }
 
+/* What a job file does not name is 0 here. */
 static int check_range(const char *key, uint64_t value, uint64_t low, uint64_t high,
                        struct gems_error *err)
 {
+    if (value == 0 && low > 0) {
+        return gems_error_set(err, GEMS_E_INVALID, "%s: is missing or 0; wanted is %llu to %llu",
+                              key, (unsigned long long)low, (unsigned long long)high);
+    }
     if (value < low || value > high) {
         return gems_error_set(err, GEMS_E_INVALID, "%s: %llu is not in %llu..%llu", key,
                               (unsigned long long)value, (unsigned long long)low,

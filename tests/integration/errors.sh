@@ -42,6 +42,11 @@ expect 2 '--set parallel.stages: 12 stages for a model of 11 layers' \
     client submit "$work/job.yaml" --set parallel.stages=12 --set parallel.schedule=layer
 expect 2 'not in this version' client submit "$work/job.yaml" --set parallel.schedule=chimera
 expect 2 'depth 6n\+2' client submit "$work/job.yaml" --set model.depth=21
+sed 's/, classes: [0-9]*//' "$work/job.yaml" >"$work/bad2.yaml"
+expect 2 'model.classes: is missing' client submit "$work/bad2.yaml"
+expect 7 'resources.devices: at least 4, there are 2' \
+    client plan "$work/job.yaml" --devices 2x1GiB --set parallel.stages=auto \
+    --set resources.devices=4 --set parallel.schedule=auto
 "$bin/gems-client" --connect "unix:$sock" --json submit "$work/bad.yaml" 2>/dev/null |
     jq -e '.error | .code == "invalid" and (.message | test("unknown key")) and (.hint | length > 0)' \
         >/dev/null || fail "no error object"

@@ -355,7 +355,8 @@ END_TEST
 START_TEST(a_bad_list_of_devices_names_the_group)
 {
     static const char *const bad[] = { "",        "x16GiB",   "4x",       "4x16Gi",
-                                       "0x16GiB", "2x16GiB,", "257x1GiB", "axb" };
+                                       "0x16GiB", "2x16GiB,", "257x1GiB", "axb",
+                                       "2",       "4x16" };
     static struct plan_device devices[OFFLINE_MAX_DEVICES];
     uint32_t n;
 
@@ -385,7 +386,7 @@ int main(void)
     tcase_add_test(tc, a_plan_as_json_has_every_key_of_the_contract);
     tcase_add_test(tc, text_that_is_not_utf8_is_still_json);
     tcase_add_test(tc, a_list_of_devices_is_counted_out);
-    tcase_add_loop_test(tc, a_bad_list_of_devices_names_the_group, 0, 8);
+    tcase_add_loop_test(tc, a_bad_list_of_devices_names_the_group, 0, 10);
     suite_add_tcase(suite, tc);
     runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);
