@@ -35,11 +35,18 @@ enum {
 };
 enum { CHECKPOINT_MAX_TENSORS = 1 << 20, CHECKPOINT_MAX_CHUNK = 8 << 20 };
 
-struct checkpoint_meta {
-    uint64_t job, step, samples, seed;
-    uint32_t epoch, attempt;
-    int64_t when_us;
+/* Where the run stood, which is known when the ranks have sent everything. */
+struct checkpoint_end {
+    uint64_t samples;
+    uint32_t epoch, n_tensors;
     bool is_final;
+};
+
+struct checkpoint_meta {
+    uint64_t job, step, seed;
+    uint32_t attempt;
+    int64_t when_us;
+    struct checkpoint_end end;
 };
 
 struct checkpoint_tensor {
@@ -70,7 +77,8 @@ struct checkpoint_result {
 /* DIR/STEP.ckpt, 12 digits. */
 void checkpoint_path(const char *dir, uint64_t step, char *ret_path, size_t n);
 
-/* Makes dir if needed and the temporary file in it. spec: packed JobSpec. */
+/* Makes dir if needed and the temporary file in it. meta->end is not read. spec:
+ * packed JobSpec. */
 int checkpoint_writer_create(const char *dir, const struct checkpoint_meta *meta, const void *spec,
                              size_t n_spec, struct checkpoint_writer **ret_writer,
                              struct gems_error *err);
@@ -78,8 +86,8 @@ int checkpoint_writer_create(const char *dir, const struct checkpoint_meta *meta
  * GEMS_E_DATA: checksum; GEMS_E_DISKFULL, GEMS_E_IO. */
 int checkpoint_writer_add(struct checkpoint_writer *writer, const struct checkpoint_shard *shard,
                           struct gems_error *err);
-/* Completes the file if it holds exactly n_tensors whole tensors. */
-int checkpoint_writer_commit(struct checkpoint_writer *writer, uint32_t n_tensors,
+/* Completes the file if it holds exactly end->n_tensors whole tensors. */
+int checkpoint_writer_commit(struct checkpoint_writer *writer, const struct checkpoint_end *end,
                              struct checkpoint_result *ret_result, struct gems_error *err);
 /* Removes what was not committed. */
 void checkpoint_writer_destroy(struct checkpoint_writer *writer);

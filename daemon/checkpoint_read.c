@@ -70,14 +70,14 @@ static int read_meta(struct checkpoint_reader *reader, struct gems_error *err)
     if (status > 0) {
         meta->job = (uint64_t)sql_int(stmt, 0);
         meta->step = (uint64_t)sql_int(stmt, 1);
-        meta->epoch = (uint32_t)sql_int(stmt, 2);
-        meta->samples = (uint64_t)sql_int(stmt, 3);
+        meta->end.epoch = (uint32_t)sql_int(stmt, 2);
+        meta->end.samples = (uint64_t)sql_int(stmt, 3);
         meta->seed = (uint64_t)sql_int(stmt, 4);
         meta->attempt = (uint32_t)sql_int(stmt, 5);
         meta->when_us = sql_int(stmt, 6);
-        meta->is_final = sql_int(stmt, 7) != 0;
+        meta->end.is_final = sql_int(stmt, 7) != 0;
         sql_text(stmt, 8, reader->weights_hash, sizeof reader->weights_hash);
-        reader->n = (uint32_t)sql_int(stmt, 9);
+        reader->n = meta->end.n_tensors = (uint32_t)sql_int(stmt, 9);
     }
     sql_done(stmt);
     if (status < 0) {

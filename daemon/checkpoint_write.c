@@ -65,10 +65,9 @@ static int open_file(struct checkpoint_writer *writer, const struct checkpoint_m
     if (status < 0) {
         return status;
     }
-    return sql_run(writer->db, err, "INSERT INTO meta VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, '', 0)",
-                   "iiiiiiiib", (int64_t)meta->job, (int64_t)meta->step, (int64_t)meta->epoch,
-                   (int64_t)meta->samples, (int64_t)meta->seed, (int64_t)meta->attempt,
-                   meta->when_us, (int64_t)meta->is_final, n_spec ? spec : "", n_spec);
+    return sql_run(writer->db, err, "INSERT INTO meta VALUES(?, ?, 0, 0, ?, ?, ?, 0, ?, '', 0)",
+                   "iiiiib", (int64_t)meta->job, (int64_t)meta->step, (int64_t)meta->seed,
+                   (int64_t)meta->attempt, meta->when_us, n_spec ? spec : "", n_spec);
 }
 
 int checkpoint_writer_create(const char *dir, const struct checkpoint_meta *meta, const void *spec,
@@ -377,22 +376,24 @@ static int name_file(struct checkpoint_writer *writer, struct checkpoint_result 
     return fs_sync_dir(writer->dir, err);
 }
 
-int checkpoint_writer_commit(struct checkpoint_writer *writer, uint32_t n_tensors,
+int checkpoint_writer_commit(struct checkpoint_writer *writer, const struct checkpoint_end *end,
                              struct checkpoint_result *ret_result, struct gems_error *err)
 {
     struct checkpoint_result result = { 0 };
     int status;
 
-    if (writer->n != n_tensors) {
+    if (writer->n != end->n_tensors) {
         return gems_error_set(err, GEMS_E_INVALID, "checkpoint: %u tensors came, %u were announced",
-                              writer->n, n_tensors);
+                              writer->n, end->n_tensors);
     }
     status = write_tensors(writer, err);
     if (status >= 0) {
         status = hash_weights(writer, result.weights_hash, err);
     }
     if (status >= 0) {
-        status = sql_run(writer->db, err, "UPDATE meta SET weights_hash=?, n_tensors=?", "si",
+        status = sql_run(writer->db, err,
+                         "UPDATE meta SET epoch=?, samples=?, is_final=?, weights_hash=?, n_tensors=?",
+                         "iiisi", (int64_t)end->epoch, (int64_t)end->samples, (int64_t)end->is_final,
                          result.weights_hash, (int64_t)writer->n);
     }
     if (status >= 0) {

@@ -218,7 +218,7 @@ static int send_head(struct transfer *transfer)
     add_note(notes, "format", "gems");
     add_note(notes, "gems.job", "%llu", (unsigned long long)meta->job);
     add_note(notes, "gems.step", "%llu", (unsigned long long)meta->step);
-    add_note(notes, "gems.epoch", "%u", meta->epoch);
+    add_note(notes, "gems.epoch", "%u", meta->end.epoch);
     add_note(notes, "gems.weights_hash", "%s", checkpoint_reader_weights_hash(transfer->reader));
     for (size_t i = 0; i < notes->n; i++) {
         values[i] = notes->values[i];

@@ -24,7 +24,8 @@ struct session {
     struct daemon *daemon;
     uint64_t job;
     uint32_t attempt, n_ranks;
-    struct checkpoint_meta meta;
+    struct checkpoint_meta meta; /* fixed; without its end */
+    struct checkpoint_end end;   /* told by the ranks, the writer thread's once committing */
     struct bytes spec;
     bool is_committing, is_failed, is_over;
     bool is_cataloguing;       /* the store thread has it */
@@ -36,7 +37,7 @@ struct session {
     struct checkpoint_writer *writer;
     char dir[900];
     uint64_t reserve_bytes;
-    int result; /* first failure */
+    _Atomic int result; /* first failure; written behind err, so the loop may read both */
     struct gems_error err;
     struct checkpoint_result file;
     struct store_checkpoint row;
@@ -446,14 +447,10 @@ static void catalogue_work(void *arg)
 static void commit_work(void *arg)
 {
     struct session *session = arg;
-    uint32_t n = 0;
 
-    for (uint32_t i = 0; i < session->n_ranks; i++) {
-        n += session->n_tensors[i];
-    }
     if (session->result >= 0) {
-        session->result =
-            checkpoint_writer_commit(session->writer, n, &session->file, &session->err);
+        session->result = checkpoint_writer_commit(session->writer, &session->end, &session->file,
+                                                   &session->err);
     }
 }
 
@@ -470,9 +467,9 @@ static void commit_done(void *arg, bool is_run)
         row->job = session->job;
         row->attempt = session->attempt;
         row->step = session->meta.step;
-        row->epoch = session->meta.epoch;
-        row->samples = session->meta.samples;
-        row->is_final = session->meta.is_final;
+        row->epoch = session->end.epoch;
+        row->samples = session->end.samples;
+        row->is_final = session->end.is_final;
         row->when_us = session->meta.when_us;
         row->bytes = session->file.bytes;
         row->trust = CHECKPOINT_WRITTEN;
@@ -510,13 +507,16 @@ void on_shard_end(struct peer *peer, uint32_t call, const ProtobufCMessage *base
     }
     session->has_ended[peer->rank] = true;
     session->n_tensors[peer->rank] = message->tensors;
-    session->meta.epoch = message->epoch;
-    session->meta.samples = message->samples;
-    session->meta.is_final = message->final;
+    session->end.epoch = message->epoch;
+    session->end.samples = message->samples;
+    session->end.is_final = message->final;
     for (uint32_t i = 0; i < session->n_ranks; i++) {
         if (!session->has_ended[i]) {
             return;
         }
+    }
+    for (uint32_t i = 0; i < session->n_ranks; i++) {
+        session->end.n_tensors += session->n_tensors[i];
     }
     session->is_committing = true;
     if (bg_submit(daemon->write_bg, commit_work, commit_done, session, &session->err) < 0) {

@@ -166,6 +166,22 @@ START_TEST(ranks_finish_while_gemsd_is_away)
 }
 END_TEST
 
+/* Steps are quicker than a disk may be: waits until n checkpoints are durable. */
+static void wait_checkpoints(uint64_t job, size_t n)
+{
+    for (int i = 0; i < 2000; i++) {
+        Gems__StatusReply *status = sim_status(&sim, job);
+        size_t n_durable = status->n_checkpoints;
+
+        msg_free(&status->base);
+        if (n_durable >= n) {
+            return;
+        }
+        sim_turn(&sim, 5);
+    }
+    ck_abort_msg("job %d does not write %d checkpoints", (int)job, (int)n);
+}
+
 START_TEST(a_killed_rank_costs_an_attempt_and_no_bit)
 {
     char hash[64], expected[64];
@@ -175,7 +191,7 @@ START_TEST(a_killed_rank_costs_an_attempt_and_no_bit)
     start_all();
     undisturbed(60, expected);
     job = sim_submit(&sim, 60, "");
-    sim_wait_step(&sim, job, 25);
+    wait_checkpoints(job, 1);
     sim_rank_kill(sim_find_rank(&sim, 1), SIGKILL);
     expect_success(job, hash, &attempt);
     ck_assert_uint_eq(attempt, 2);
@@ -477,9 +493,10 @@ START_TEST(a_damaged_checkpoint_is_named_and_the_one_before_used)
     start_all();
     undisturbed(60, expected);
     job = sim_submit(&sim, 60, "");
-    sim_wait_step(&sim, job, 23);
+    wait_checkpoints(job, 1);
     ck_assert_int_eq(sim_verb(&sim, MSG_PAUSE, job), GEMS_OK);
     sim_wait_state(&sim, job, "PAUSED");
+    wait_checkpoints(job, 2);
     sim_turn(&sim, 100);
     status = sim_status(&sim, job);
     ck_assert_uint_ge(status->n_checkpoints, 2);

@@ -38,7 +38,7 @@ static void remove_dir(void)
 static struct checkpoint_writer *new_writer(uint64_t step)
 {
     struct checkpoint_meta meta = {
-        .job = 3, .step = step, .samples = 320, .seed = 7, .epoch = 1, .attempt = 2
+        .job = 3, .step = step, .seed = 7, .attempt = 2
     };
     struct checkpoint_writer *writer = NULL;
 
@@ -74,6 +74,16 @@ static void add_tensor(struct checkpoint_writer *writer, const char *kind, const
     }
 }
 
+static int commit(struct checkpoint_writer *writer, uint32_t n_tensors,
+                  struct checkpoint_result *ret_result)
+{
+    const struct checkpoint_end end = {
+        .samples = 320, .epoch = 1, .n_tensors = n_tensors, .is_final = true
+    };
+
+    return checkpoint_writer_commit(writer, &end, ret_result, &err);
+}
+
 /* Ranks own different tensors and send in any order. */
 static struct checkpoint_result write_one(uint64_t step, bool is_reversed)
 {
@@ -83,7 +93,7 @@ static struct checkpoint_result write_one(uint64_t step, bool is_reversed)
     add_tensor(writer, "weight", is_reversed ? "conv2.weight" : "conv1.weight", is_reversed);
     add_tensor(writer, "momentum", "conv1.weight", 0);
     add_tensor(writer, "weight", is_reversed ? "conv1.weight" : "conv2.weight", !is_reversed);
-    ck_assert_msg(checkpoint_writer_commit(writer, 3, &result, &err) == GEMS_OK, "%s", err.text);
+    ck_assert_msg(commit(writer, 3, &result) == GEMS_OK, "%s", err.text);
     checkpoint_writer_destroy(writer);
     return result;
 }
@@ -112,7 +122,9 @@ START_TEST(tensors_come_back_in_canonical_order)
     checkpoint_path(dir, 40, path, sizeof path);
     ck_assert_msg(checkpoint_reader_open(path, &reader, &err) == GEMS_OK, "%s", err.text);
     ck_assert_uint_eq(checkpoint_reader_meta(reader)->step, 40);
-    ck_assert_uint_eq(checkpoint_reader_meta(reader)->samples, 320);
+    ck_assert_uint_eq(checkpoint_reader_meta(reader)->end.samples, 320);
+    ck_assert_uint_eq(checkpoint_reader_meta(reader)->end.epoch, 1);
+    ck_assert(checkpoint_reader_meta(reader)->end.is_final);
     ck_assert_str_eq(checkpoint_reader_weights_hash(reader), result.weights_hash);
     ck_assert_str_eq(checkpoint_reader_tensor(reader, 0)->kind, "momentum");
     ck_assert_str_eq(checkpoint_reader_tensor(reader, 1)->name, "conv1.weight");
@@ -159,7 +171,7 @@ START_TEST(a_rank_may_send_a_tensor_again)
     add_tensor(writer, "weight", "a", 0);
     add_tensor(writer, "weight", "b", 1);
     add_tensor(writer, "weight", "a", 0);
-    ck_assert_int_eq(checkpoint_writer_commit(writer, 2, &result, &err), GEMS_OK);
+    ck_assert_int_eq(commit(writer, 2, &result), GEMS_OK);
     checkpoint_writer_destroy(writer);
     checkpoint_path(dir, 1, path, sizeof path);
     ck_assert_int_eq(checkpoint_verify(path, &err), GEMS_OK);
@@ -173,9 +185,9 @@ START_TEST(incomplete_is_not_committed)
     struct checkpoint_result result;
 
     ck_assert_int_eq(checkpoint_writer_add(writer, &shard, &err), GEMS_OK);
-    ck_assert_int_eq(checkpoint_writer_commit(writer, 1, &result, &err), GEMS_E_INVALID);
+    ck_assert_int_eq(commit(writer, 1, &result), GEMS_E_INVALID);
     ck_assert_ptr_nonnull(strstr(err.text, "weight a has"));
-    ck_assert_int_eq(checkpoint_writer_commit(writer, 2, &result, &err), GEMS_E_INVALID);
+    ck_assert_int_eq(commit(writer, 2, &result), GEMS_E_INVALID);
     bad = shard_at("weight", "a", 0, 2 * CHUNK);
     ck_assert_int_eq(checkpoint_writer_add(writer, &bad, &err), GEMS_E_INVALID);
     bad = shard_at("weight", "a", 0, CHUNK);
@@ -199,7 +211,7 @@ START_TEST(a_missing_weight_is_seen)
 
     add_tensor(writer, "weight", "a", 0);
     add_tensor(writer, "weight", "c", 2);
-    ck_assert_int_eq(checkpoint_writer_commit(writer, 2, &result, &err), GEMS_E_INVALID);
+    ck_assert_int_eq(commit(writer, 2, &result), GEMS_E_INVALID);
     ck_assert_ptr_nonnull(strstr(err.text, "weight number 1"));
     checkpoint_writer_destroy(writer);
 }
@@ -280,7 +292,7 @@ START_TEST(a_full_disk_leaves_nothing_behind)
     if (status >= 0) {
         struct checkpoint_result result;
 
-        status = checkpoint_writer_commit(writer, 100, &result, &err);
+        status = commit(writer, 100, &result);
     }
     ck_assert_int_eq(status, GEMS_E_DISKFULL);
     checkpoint_writer_destroy(writer);
