@@ -84,8 +84,10 @@ static int plan_offline(const struct client *client, const struct args *args, st
         return status;
     }
     if (offline.is_blind) {
-        fprintf(stderr, "gems-client: plan: the data set is not on this machine: "
-                        "whole batches are assumed\n");
+        fprintf(stderr,
+                "gems-client: plan: the data set is not on this machine: whole batches are "
+                "assumed (%s)\n",
+                offline.why_blind);
     }
     status = show(client, args, &offline.plan, &offline.graph,
                   fact_set_find(&offline.facts, offline.plan.microbatch), err);

@@ -111,6 +111,7 @@ static int find_facts(const struct job_spec *spec, const struct plan_device *dev
 
     if (status == GEMS_E_DATA || status == GEMS_E_NOTFOUND || status == GEMS_E_DENIED) {
         offline->is_blind = true;
+        snprintf(offline->why_blind, sizeof offline->why_blind, "%s", err->text);
         status = ask_facts(spec, device, false, &offline->facts, err);
     }
     return status;

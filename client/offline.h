@@ -11,14 +11,14 @@ int offline_devices(const char *text, enum device_kind kind, struct plan_device 
                     uint32_t *ret_n, struct gems_error *err);
 
 /* Facts come from gems-inspect on this machine. spec is settled on return;
- * *ret_graph (fused), *ret_facts and *ret_plan are owned by the caller. If the
- * data set is not to be found here, whole batches are assumed and *ret_is_blind
- * is set. */
+ * offline_fini frees what *ret_offline holds. If the data set is not to be found
+ * here, whole batches are assumed and is_blind is set. */
 struct offline {
     struct graph graph;
     struct fact_set facts;
     struct plan plan;
     bool is_blind;
+    char why_blind[512]; /* what was wrong with the data set */
 };
 int offline_plan(struct job_spec *spec, const struct plan_device *devices, uint32_t n_devices,
                  struct offline *ret_offline, struct gems_error *err);

@@ -42,6 +42,9 @@ expect 2 '--set parallel.stages: 12 stages for a model of 11 layers' \
     client submit "$work/job.yaml" --set parallel.stages=12 --set parallel.schedule=layer
 expect 2 'not in this version' client submit "$work/job.yaml" --set parallel.schedule=chimera
 expect 2 'depth 6n\+2' client submit "$work/job.yaml" --set model.depth=21
+"$bin/gems-client" plan "$work/job.yaml" --devices 2x1GiB --set data.format=idx \
+    --set data.train="$work/nodata" 2>&1 | grep -q "whole batches are assumed ($work/nodata" ||
+    fail "an offline plan does not say which data it lacks"
 sed 's/, classes: [0-9]*//' "$work/job.yaml" >"$work/bad2.yaml"
 expect 2 'model.classes: is missing' client submit "$work/bad2.yaml"
 expect 7 'resources.devices: at least 4, there are 2' \
