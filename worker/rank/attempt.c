@@ -154,7 +154,7 @@ static int open_device(struct attempt *a, struct gems_error *err)
                       : a->backend->device->open(index, a->info->threads, type, &a->device, err);
 }
 
-static int open_set(const struct attempt *a, bool is_eval, uint64_t n_planned,
+static int open_set(const struct attempt *a, bool is_eval, bool has_images, uint64_t n_planned,
                     struct dataset **ret_set, struct gems_error *err)
 {
     static const enum dataset_format formats[] = { [DATA_SYNTHETIC] = DATASET_SYNTHETIC,
@@ -169,6 +169,7 @@ static int open_set(const struct attempt *a, bool is_eval, uint64_t n_planned,
                                  .height = data->height,
                                  .width = data->width,
                                  .classes = a->graph.n_classes,
+                                 .is_index_only = !has_images,
                                  .samples = is_eval ? data->eval_samples : data->samples,
                                  .seed = a->spec.train.seed };
     int status = dataset_open(&spec, ret_set, err);
@@ -190,9 +191,10 @@ static int open_data(struct attempt *a, struct gems_error *err)
     if (n == 0 || (stages[0] != 0 && stages[n - 1] + 1 != a->plan.n_stages)) {
         return GEMS_OK;
     }
-    status = open_set(a, false, a->plan.n_train, &a->train, err);
+    /* Images go into first stages only: with a last one alone the labels do. */
+    status = open_set(a, false, stages[0] == 0, a->plan.n_train, &a->train, err);
     if (status == GEMS_OK && a->plan.n_eval != 0) {
-        status = open_set(a, true, a->plan.n_eval, &a->eval, err);
+        status = open_set(a, true, stages[0] == 0, a->plan.n_eval, &a->eval, err);
     }
     return status;
 }
