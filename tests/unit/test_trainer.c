@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "plan/sched.h"
 #include "tests/lib/oracle.h"
 #include "tests/lib/run_suite.h"
 #include "tests/unit/trainer_lab.h"
@@ -20,6 +21,7 @@ static const struct layout_case layouts[] = {
     { SCHEDULE_GEMS_MAST, 2, 1 }, { SCHEDULE_GEMS_MAST, 3, 1 },   { SCHEDULE_GEMS_MAST, 4, 1 },
     { SCHEDULE_1F1B, 3, 1 },      { SCHEDULE_GEMS_MASTER, 3, 1 }, { SCHEDULE_LAYER, 2, 2 },
     { SCHEDULE_GPIPE, 2, 4 },     { SCHEDULE_GEMS_MAST, 2, 2 },   { SCHEDULE_GEMS_MAST, 3, 2 },
+    { SCHEDULE_CHIMERA, 2, 1 },   { SCHEDULE_CHIMERA, 4, 1 },     { SCHEDULE_CHIMERA, 2, 2 },
 };
 enum { N_LAYOUTS = sizeof layouts / sizeof layouts[0] };
 
@@ -33,10 +35,9 @@ static void set_layout(struct job_spec *spec, const struct layout_case *layout)
 /* A copy needs a gradient block of its own. */
 static bool is_possible(const struct layout_case *layout, const struct job_spec *spec)
 {
-    bool is_mirrored =
-        layout->schedule == SCHEDULE_GEMS_MAST || layout->schedule == SCHEDULE_GEMS_MASTER;
+    uint32_t n_chains = schedule_find(layout->schedule)->n_chains;
 
-    return layout->groups * (is_mirrored ? 2 : 1) <= spec->parallel.gradient_blocks;
+    return layout->groups * n_chains <= spec->parallel.gradient_blocks;
 }
 
 static const char *describe(const struct job_spec *spec)
