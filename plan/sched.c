@@ -62,6 +62,7 @@ static const struct schedule schedules[SCHEDULE_COUNT] = {
                            .n_chains = 2,
                            .chunks = 1,
                            .is_even = true,
+                           .is_available = true,
                            .generate = sched_chimera },
 };
 
@@ -104,6 +105,21 @@ uint32_t sched_pass_microbatches(const struct plan *plan, uint32_t n_passes)
 
     n_passes = n_passes ? n_passes : 2;
     return (n + n_passes - 1) / n_passes;
+}
+
+int schedule_check_width(const struct schedule *schedule, uint32_t width, struct gems_error *err)
+{
+    if (!schedule->is_even || width % 2 == 0) {
+        return GEMS_OK;
+    }
+    gems_error_set(err, GEMS_E_INVALID,
+                   "parallel.stages: %s runs on an even number of stages, not on %u",
+                   schedule->name, width);
+    if (width > 1) {
+        gems_error_hint(err, "%u or %u stages, or gems-mast, which takes any number", width - 1,
+                        width + 1);
+    }
+    return GEMS_E_INVALID;
 }
 
 static uint32_t rank_of(const struct sched *s, uint32_t chain, uint32_t stage)
@@ -396,15 +412,7 @@ static int check_layout(const struct plan *plan, const struct schedule *schedule
         return gems_error_set(err, GEMS_E_INTERNAL, "program: %u stages on %u ranks in %u groups",
                               plan->n_stages, plan->n_ranks, plan->n_groups);
     }
-    if (schedule->is_even && plan_width(plan) % 2) {
-        gems_error_set(err, GEMS_E_INVALID,
-                       "parallel.stages: %s runs on an even number of "
-                       "stages, not on %u",
-                       schedule->name, plan_width(plan));
-        if (plan_width(plan) > 1) {
-            gems_error_hint(err, "%u or %u stages, or gems-mast, which takes any number",
-                            plan_width(plan) - 1, plan_width(plan) + 1);
-        }
+    if (schedule_check_width(schedule, plan_width(plan), err) < 0) {
         return GEMS_E_INVALID;
     }
     return plan_keeps_sums(plan)

@@ -66,6 +66,9 @@ const struct schedule *schedule_find(enum schedule_kind kind);
 /* Stages of a device and chain for a job. */
 uint32_t schedule_chunks(const struct schedule *schedule, const struct parallel_spec *parallel);
 
+/* GEMS_E_INVALID where the schedule does not run on so many devices. */
+int schedule_check_width(const struct schedule *schedule, uint32_t width, struct gems_error *err);
+
 /* Micro-batches of one pass of gems-master, for n passes (0: 2) in a whole step. */
 uint32_t sched_pass_microbatches(const struct plan *plan, uint32_t n_passes);
 

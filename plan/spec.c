@@ -261,6 +261,15 @@ static int check_later(const struct parallel_spec *parallel, struct gems_error *
     return GEMS_OK;
 }
 
+/* Of one pipeline; 0: the planner decides. */
+static uint32_t devices_of(const struct parallel_spec *parallel)
+{
+    const struct schedule *schedule = schedule_find(parallel->schedule);
+    uint32_t chunks = schedule ? schedule_chunks(schedule, parallel) : 1;
+
+    return parallel->stages ? parallel->stages : parallel->n_balance / chunks;
+}
+
 static int check_balance(const struct parallel_spec *parallel, struct gems_error *err)
 {
     const struct schedule *schedule = schedule_find(parallel->schedule);
@@ -313,6 +322,7 @@ static int check_blocks(const struct job_spec *spec, struct gems_error *err)
 static int check_parallel(const struct job_spec *spec, struct gems_error *err)
 {
     const struct parallel_spec *parallel = &spec->parallel;
+    const struct schedule *schedule = schedule_find(parallel->schedule);
     uint32_t stages = parallel->stages ? parallel->stages : parallel->n_balance;
     int status;
 
@@ -335,7 +345,7 @@ static int check_parallel(const struct job_spec *spec, struct gems_error *err)
         return invalid(err, "stages: 1, or another schedule",
                        "parallel.stages: schedule single has 1 stage, not %u", stages);
     }
-    return GEMS_OK;
+    return schedule ? schedule_check_width(schedule, devices_of(parallel), err) : GEMS_OK;
 }
 
 static int check_resources(const struct job_spec *spec, struct gems_error *err)

@@ -40,7 +40,9 @@ expect 2 'bad.yaml:2:34: model.dept: unknown key' client submit "$work/bad.yaml"
 expect 2 'did you mean depth' client submit "$work/bad.yaml"
 expect 2 '--set parallel.stages: 12 stages for a model of 11 layers' \
     client submit "$work/job.yaml" --set parallel.stages=12 --set parallel.schedule=layer
-expect 2 'not in this version' client submit "$work/job.yaml" --set parallel.schedule=chimera
+expect 2 'not in this version' client submit "$work/job.yaml" --set parallel.schedule=v-min
+expect 2 'chimera runs on an even number of stages, not on 3' client submit "$work/job.yaml" \
+    --set parallel.schedule=chimera --set parallel.stages=3
 expect 2 'depth 6n\+2' client submit "$work/job.yaml" --set model.depth=21
 "$bin/gems-client" plan "$work/job.yaml" --devices 2x1GiB --set data.format=idx \
     --set data.train="$work/nodata" 2>&1 | grep -q "whole batches are assumed ($work/nodata" ||

@@ -36,6 +36,9 @@ run_layout gems-master 2 1 parallel.replications=2
 run_layout gems-master 2 1 parallel.replications=4
 run_layout gems-mast 2 2
 run_layout 1f1b 2 2
+run_layout chimera 2 1
+run_layout chimera 4 1
+run_layout chimera 2 2
 run_layout layer 1 4
 
 say "groups that cannot be"

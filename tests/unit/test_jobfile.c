@@ -194,7 +194,7 @@ static const struct refusal {
     { "data: {format: wsi}\n", ":1:16: data.format: wsi is not in this version", "",
       GEMS_E_UNSUPPORTED },
     { "model: {onnx: f.onnx}\n", ":1:15: model.onnx: not in this version", "", GEMS_E_UNSUPPORTED },
-    { "parallel: {schedule: chimera}\n", ":1:22: parallel.schedule: chimera is not in this version",
+    { "parallel: {schedule: v-min}\n", ":1:22: parallel.schedule: v-min is not in this version",
       "", GEMS_E_UNSUPPORTED },
     { "parallel: {schedule: fast}\n",
       ":1:22: parallel.schedule: 'fast' is not one of auto, single, layer", "", GEMS_E_INVALID },

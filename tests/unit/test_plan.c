@@ -133,7 +133,13 @@ static void f64_on_cpu(struct job_spec *s)
 
 static void later_schedule(struct job_spec *s)
 {
+    s->parallel.schedule = SCHEDULE_V_MIN;
+}
+
+static void odd_chimera(struct job_spec *s)
+{
     s->parallel.schedule = SCHEDULE_CHIMERA;
+    s->parallel.stages = 3;
 }
 
 static void unknown_schedule(struct job_spec *s)
@@ -241,7 +247,7 @@ static const struct spec_case spec_cases[] = {
     { momentum_of_one, GEMS_E_INVALID, "train.momentum: " },
     { nesterov_with_adam, GEMS_E_INVALID, "train.nesterov: " },
     { f64_on_cpu, GEMS_E_INVALID, "train.precision: " },
-    { later_schedule, GEMS_E_UNSUPPORTED, "parallel.schedule: chimera is not in this version" },
+    { later_schedule, GEMS_E_UNSUPPORTED, "parallel.schedule: v-min is not in this version" },
     { unknown_schedule, GEMS_E_INVALID, "parallel.schedule: " },
     { later_recompute, GEMS_E_UNSUPPORTED, "parallel.recompute: cheap is not in this version" },
     { too_many_groups, GEMS_E_INVALID, "parallel.groups: 33 is not in 0..32" },
@@ -249,6 +255,8 @@ static const struct spec_case spec_cases[] = {
       "parallel.groups: 3 groups of 2 stages do not go on 5 devices" },
     { too_many_stages, GEMS_E_INVALID, "parallel.stages: 257 is not in 0..256" },
     { single_in_two, GEMS_E_INVALID, "parallel.stages: schedule single has 1 stage, not 2" },
+    { odd_chimera, GEMS_E_INVALID,
+      "parallel.stages: chimera runs on an even number of stages, not on 3" },
     { other_balance, GEMS_E_INVALID, "parallel.balance: 2 entries for 3 stages" },
     { empty_stage, GEMS_E_INVALID, "parallel.balance[1]: is 0" },
     { large_microbatch, GEMS_E_INVALID, "parallel.microbatch: 33 is more than train.batch 32" },
@@ -289,7 +297,7 @@ START_TEST(schedule_names_go_both_ways)
     ck_assert(schedule_is_available(SCHEDULE_GEMS_MAST));
     ck_assert(schedule_is_available(SCHEDULE_1F1B));
     ck_assert(schedule_is_available(SCHEDULE_GEMS_MASTER));
-    ck_assert(!schedule_is_available(SCHEDULE_CHIMERA));
+    ck_assert(!schedule_is_available(SCHEDULE_V_MIN));
 }
 END_TEST
 
