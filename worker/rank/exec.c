@@ -3,61 +3,9 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "common/error.h"
-
-static bool is_overlapping(const struct memory_map *map, uint32_t a, uint32_t b)
-{
-    if (a == b) {
-        return true;
-    }
-    if (a >= map->n_slots || b >= map->n_slots) {
-        return false;
-    }
-    return map->slots[a].offset < map->slots[b].offset + map->slots[b].bytes &&
-           map->slots[b].offset < map->slots[a].offset + map->slots[a].bytes;
-}
-
-/* Writes the areas under area a, unless ret_areas is NULL; returns their number. */
-static uint32_t find_overlaps(const struct exec *exec, uint32_t a, uint32_t *ret_areas)
-{
-    uint32_t n = 0;
-
-    for (uint32_t b = 0; b < exec->n_areas; b++) {
-        if (!is_overlapping(exec->memory.map, a, b)) {
-            continue;
-        }
-        if (ret_areas) {
-            ret_areas[n] = b;
-        }
-        n++;
-    }
-    return n;
-}
-
-static int make_areas(struct exec *exec, struct gems_error *err)
-{
-    uint32_t n = exec->memory.map->n_slots + exec->memory.map->n_grad_out;
-
-    exec->n_areas = n;
-    exec->in_flight = calloc(n + 1, sizeof(struct exec_item *));
-    exec->overlap_first = calloc(n + 1, sizeof *exec->overlap_first);
-    if (!exec->in_flight || !exec->overlap_first) {
-        return gems_error_set(err, GEMS_E_NOMEM, "program: no host memory");
-    }
-    for (uint32_t a = 0; a < n; a++) {
-        exec->overlap_first[a + 1] = exec->overlap_first[a] + find_overlaps(exec, a, NULL);
-    }
-    exec->overlaps = calloc(exec->overlap_first[n] + 1, sizeof *exec->overlaps);
-    if (!exec->overlaps) {
-        return gems_error_set(err, GEMS_E_NOMEM, "program: no host memory");
-    }
-    for (uint32_t a = 0; a < n; a++) {
-        find_overlaps(exec, a, &exec->overlaps[exec->overlap_first[a]]);
-    }
-    return GEMS_OK;
-}
+#include "worker/rank/messages.h"
 
 int exec_init(struct exec *exec, const struct plan *plan, uint32_t rank,
               const struct backend *backend, struct be_device *device, struct link *link,
@@ -78,7 +26,7 @@ int exec_init(struct exec *exec, const struct plan *plan, uint32_t rank,
     for (uint32_t i = 0; i < n_residents; i++) {
         stages[i] = &residents[i].stage;
     }
-    status = make_areas(exec, err);
+    status = messages_init(exec, err);
     return status < 0
                ? status
                : prepare_programs(plan, rank, memory, stages, n_residents, exec->programs, err);
@@ -87,143 +35,7 @@ int exec_init(struct exec *exec, const struct plan *plan, uint32_t rank,
 void exec_fini(struct exec *exec)
 {
     prepare_fini(exec->programs);
-    free(exec->in_flight);
-    free(exec->overlaps);
-    free(exec->overlap_first);
-    exec->in_flight = NULL;
-    exec->overlaps = exec->overlap_first = NULL;
-}
-
-static uint64_t now_ns(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
-/* ---- waiting: every wait is counted ---- */
-
-static int wait_request(struct exec *exec, struct link_request *request, struct gems_error *err)
-{
-    uint64_t start;
-    int status;
-
-    if (link_done(request)) {
-        return link_wait(request, err);
-    }
-    start = now_ns();
-    status = link_wait(request, err);
-    exec->waited_ns += now_ns() - start;
-    return status;
-}
-
-static bool is_area_idle(const struct exec *exec, uint32_t area)
-{
-    for (uint32_t i = exec->overlap_first[area]; i < exec->overlap_first[area + 1]; i++) {
-        const struct exec_item *item = exec->in_flight[exec->overlaps[i]];
-
-        for (; item; item = item->next_in_area) {
-            if (!link_done(&item->request)) {
-                return false;
-            }
-        }
-    }
-    return true;
-}
-
-/* Waits for the sends from the memory of an area. */
-static int drain_area(struct exec *exec, int32_t area, struct gems_error *err)
-{
-    if (area < 0) {
-        return GEMS_OK;
-    }
-    for (uint32_t i = exec->overlap_first[area]; i < exec->overlap_first[area + 1]; i++) {
-        struct exec_item **head = &exec->in_flight[exec->overlaps[i]];
-
-        while (*head) {
-            int status = wait_request(exec, &(*head)->request, err);
-
-            if (status < 0) {
-                return status;
-            }
-            *head = (*head)->next_in_area;
-        }
-    }
-    return GEMS_OK;
-}
-
-/* ---- receives ---- */
-
-static int post_receive(struct exec *exec, struct exec_item *item, struct gems_error *err)
-{
-    int status =
-        item->instr.op == INSTR_RECV_ACT ? drain_area(exec, item->slot_area, err) : GEMS_OK;
-
-    if (status < 0) {
-        return status;
-    }
-    link_recv(exec->link, &item->request, item->instr.peer, item->tag, item->buffer, item->bytes);
-    item->is_posted = true;
-    return GEMS_OK;
-}
-
-/* Posts what is due and whose memory is not being sent; returns through
- * inout_i the first that is left. */
-static int post_due(struct exec *exec, struct exec_program *program, const struct exec_posts *posts,
-                    uint32_t n_done, uint32_t *inout_i, struct gems_error *err)
-{
-    uint32_t i = *inout_i;
-
-    for (; i < posts->n && posts->posts[i].after <= n_done; i++) {
-        struct exec_item *item = &program->items[posts->posts[i].item];
-
-        if (!item->is_posted &&
-            (item->instr.op != INSTR_RECV_ACT || is_area_idle(exec, (uint32_t)item->slot_area))) {
-            int status = post_receive(exec, item, err);
-
-            if (status < 0) {
-                return status;
-            }
-        }
-    }
-    while (*inout_i < i && program->items[posts->posts[*inout_i].item].is_posted) {
-        (*inout_i)++;
-    }
-    return GEMS_OK;
-}
-
-static int post_receives(struct exec *exec, uint32_t n_done, struct gems_error *err)
-{
-    const struct exec_run *run = exec->run;
-    struct exec_program *next;
-    int status = post_due(exec, exec->program, &exec->program->own, n_done, &exec->own_i, err);
-
-    if (status < 0 || !run->is_next_certain) {
-        return status;
-    }
-    next = &exec->programs[run->next];
-    if (exec->early_i == next->early[exec->kind].n ||
-        next->early[exec->kind].posts[exec->early_i].after > n_done ||
-        !run->is_next_certain(run->arg)) {
-        return GEMS_OK;
-    }
-    return post_due(exec, next, &next->early[exec->kind], n_done, &exec->early_i, err);
-}
-
-static int wait_inputs(struct exec *exec, const struct exec_item *item, struct gems_error *err)
-{
-    for (uint32_t i = 0; i < item->n_inputs; i++) {
-        struct exec_item *input =
-            &exec->program->items[exec->program->inputs[item->first_input + i]];
-        int status = wait_request(exec, &input->request, err);
-
-        if (status < 0) {
-            return status;
-        }
-        input->is_posted = false;
-    }
-    return GEMS_OK;
+    messages_fini(exec);
 }
 
 /* ---- passes through a stage ---- */
@@ -231,14 +43,14 @@ static int wait_inputs(struct exec *exec, const struct exec_item *item, struct g
 /* After an update: the others' weights, then the second layouts. */
 static int freshen(struct exec *exec, struct resident *resident, struct gems_error *err)
 {
-    uint64_t start = now_ns();
+    uint64_t start = exec_now_ns();
     int status;
 
     if (!resident->is_stale) {
         return GEMS_OK;
     }
     status = reduce_gather_wait(&resident->reduce, err);
-    exec->waited_ns += now_ns() - start;
+    exec->waited_ns += exec_now_ns() - start;
     if (status < 0) {
         return status;
     }
@@ -375,14 +187,14 @@ static int run_load(struct exec *exec, struct exec_item *item, struct gems_error
     const void *images;
     const uint32_t *labels;
     uint64_t start;
-    int status = drain_area(exec, item->slot_area, err);
+    int status = messages_drain(exec, item->slot_area, err);
 
     if (status < 0) {
         return status;
     }
-    start = now_ns();
+    start = exec_now_ns();
     status = loader_next(exec->loader, exec->load_i, &images, &labels, err);
-    exec->waited_ns += now_ns() - start;
+    exec->waited_ns += exec_now_ns() - start;
     if (status < 0) {
         return status;
     }
@@ -407,10 +219,10 @@ static int run_forward(struct exec *exec, struct exec_item *item, struct gems_er
     int status = freshen(exec, &exec->residents[item->resident], err);
 
     if (status == GEMS_OK) {
-        status = drain_area(exec, item->slot_area, err);
+        status = messages_drain(exec, item->slot_area, err);
     }
     if (status == GEMS_OK) {
-        status = wait_inputs(exec, item, err);
+        status = messages_wait_inputs(exec, item, err);
     }
     if (status == GEMS_OK) {
         status = run_steps(exec, item, layout->forward, layout->n_forward, err);
@@ -428,34 +240,18 @@ static int run_forward(struct exec *exec, struct exec_item *item, struct gems_er
 static int run_backward(struct exec *exec, struct exec_item *item, struct gems_error *err)
 {
     const struct layout *layout = &item->variant->layout;
-    int status = drain_area(exec, item->slot_area, err);
+    int status = messages_drain(exec, item->slot_area, err);
 
     if (status == GEMS_OK) {
-        status = drain_area(exec, item->grad_out_area, err);
+        status = messages_drain(exec, item->grad_out_area, err);
     }
     if (status == GEMS_OK && item->instr.is_first) {
         status = reduce_sent_wait(&exec->residents[item->resident].reduce, err);
     }
     if (status == GEMS_OK) {
-        status = wait_inputs(exec, item, err);
+        status = messages_wait_inputs(exec, item, err);
     }
     return status < 0 ? status : run_steps(exec, item, layout->backward, layout->n_backward, err);
-}
-
-static int run_send(struct exec *exec, struct exec_item *item, struct gems_error *err)
-{
-    int32_t area = item->instr.op == INSTR_SEND_ACT ? item->slot_area : item->grad_out_area;
-
-    (void)err;
-    link_send(exec->link, &item->request, item->instr.peer, item->tag, item->buffer, item->bytes);
-    item->next_in_area = exec->in_flight[area];
-    exec->in_flight[area] = item;
-    return GEMS_OK;
-}
-
-static int run_receive(struct exec *exec, struct exec_item *item, struct gems_error *err)
-{
-    return item->is_posted ? GEMS_OK : post_receive(exec, item, err);
 }
 
 static int run_combine(struct exec *exec, struct exec_item *item, struct gems_error *err)
@@ -497,11 +293,11 @@ static int run_reduce(struct exec *exec, struct exec_item *item, struct gems_err
 static int run_update(struct exec *exec, struct exec_item *item, struct gems_error *err)
 {
     struct resident *resident = &exec->residents[item->resident];
-    uint64_t start = now_ns();
+    uint64_t start = exec_now_ns();
     const void *sum;
     int status = reduce_sum(&resident->reduce, copies_of(exec, item), sum_of(resident), &sum, err);
 
-    exec->waited_ns += now_ns() - start;
+    exec->waited_ns += exec_now_ns() - start;
     if (status < 0) {
         return status;
     }
@@ -520,12 +316,18 @@ typedef int (*run_fn)(struct exec *exec, struct exec_item *item, struct gems_err
 
 /* prepare_programs lets nothing pass that has no entry. */
 static const run_fn run_table[INSTR_OP_COUNT] = {
-    [INSTR_LOAD] = run_load,         [INSTR_FORWARD] = run_forward,
-    [INSTR_BACKWARD] = run_backward, [INSTR_SEND_ACT] = run_send,
-    [INSTR_RECV_ACT] = run_receive,  [INSTR_SEND_GRAD] = run_send,
-    [INSTR_RECV_GRAD] = run_receive, [INSTR_COMBINE] = run_combine,
-    [INSTR_REDUCE] = run_reduce,     [INSTR_UPDATE] = run_update,
-    [INSTR_GATHER] = run_gather,     [INSTR_EVALUATE] = run_forward,
+    [INSTR_LOAD] = run_load,
+    [INSTR_FORWARD] = run_forward,
+    [INSTR_BACKWARD] = run_backward,
+    [INSTR_SEND_ACT] = messages_send,
+    [INSTR_RECV_ACT] = messages_receive,
+    [INSTR_SEND_GRAD] = messages_send,
+    [INSTR_RECV_GRAD] = messages_receive,
+    [INSTR_COMBINE] = run_combine,
+    [INSTR_REDUCE] = run_reduce,
+    [INSTR_UPDATE] = run_update,
+    [INSTR_GATHER] = run_gather,
+    [INSTR_EVALUATE] = run_forward,
 };
 
 static void begin(struct exec *exec, enum program_kind kind, const struct exec_run *run)
@@ -548,7 +350,7 @@ static void note(struct exec *exec, const struct exec_item *item)
 
 static void count_time(struct exec *exec, uint64_t *inout_start)
 {
-    uint64_t now = now_ns();
+    uint64_t now = exec_now_ns();
 
     atomic_fetch_add_explicit(&exec->watch.wait_ns, exec->waited_ns, memory_order_relaxed);
     atomic_fetch_add_explicit(&exec->watch.busy_ns, now - *inout_start - exec->waited_ns,
@@ -560,12 +362,12 @@ static void count_time(struct exec *exec, uint64_t *inout_start)
 int exec_program_run(struct exec *exec, enum program_kind kind, const struct exec_run *run,
                      struct gems_error *err)
 {
-    uint64_t start = now_ns();
+    uint64_t start = exec_now_ns();
 
     begin(exec, kind, run);
     for (uint32_t i = 0; i < exec->program->n_items; i++) {
         struct exec_item *item = &exec->program->items[i];
-        int status = post_receives(exec, i, err);
+        int status = messages_post(exec, i, err);
 
         if (status < 0) {
             return status;
@@ -577,7 +379,7 @@ int exec_program_run(struct exec *exec, enum program_kind kind, const struct exe
         }
         count_time(exec, &start);
     }
-    return post_receives(exec, exec->program->n_items, err);
+    return messages_post(exec, exec->program->n_items, err);
 }
 
 int exec_finish(struct exec *exec, struct gems_error *err)
@@ -591,7 +393,7 @@ int exec_finish(struct exec *exec, struct gems_error *err)
         }
     }
     for (uint32_t i = 0; i < exec->n_areas && status == GEMS_OK; i++) {
-        status = drain_area(exec, (int32_t)i, err);
+        status = messages_drain(exec, (int32_t)i, err);
     }
     return status;
 }

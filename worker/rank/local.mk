@@ -9,6 +9,7 @@ librank_a_SOURCES = \
     %D%/feed.c %D%/feed.h \
     %D%/link.c %D%/link.h \
     %D%/link_internal.h %D%/link_thread.c \
+    %D%/messages.c %D%/messages.h \
     %D%/optim.c %D%/optim.h \
     %D%/prepare.c %D%/prepare.h \
     %D%/reduce.c %D%/reduce.h \
