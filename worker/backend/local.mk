@@ -25,6 +25,7 @@ if HAVE_ONEDNN
 libbackend_a_SOURCES += \
     %D%/cpu/call.c \
     %D%/cpu/conv.c \
+    %D%/cpu/conv_point.c \
     %D%/cpu/cpu.h \
     %D%/cpu/dense.c \
     %D%/cpu/device.c \
@@ -33,6 +34,7 @@ libbackend_a_SOURCES += \
     %D%/cpu/move.c \
     %D%/cpu/norm.c \
     %D%/cpu/op.c \
+    %D%/cpu/point.c \
     %D%/cpu/pool.c \
     %D%/cpu/pool_new.c \
     %D%/cpu/rows.c

@@ -223,6 +223,17 @@ void cpu_clear_tails(const struct be_op *op, void *grads)
     }
 }
 
+void cpu_add_gradient(const struct be_op *op, const struct be_args *args, const void *block)
+{
+    for (uint32_t p = 0; p < op->info.n_params; p++) {
+        uint64_t offset = op->info.params[p].offset;
+        float *sum = (float *)((char *)args->grads + offset);
+
+        cpu_loop_add(op->dev, sum, (const float *)((const char *)block + offset), sum,
+                     dnnl_memory_desc_get_size(&op->param_md[p]) / sizeof(float));
+    }
+}
+
 int cpu_weight_gradient(struct be_op *op, const struct be_args *args, struct cpu_bases *bases,
                         struct gems_error *err)
 {
@@ -238,12 +249,8 @@ int cpu_weight_gradient(struct be_op *op, const struct be_args *args, struct cpu
     if (st == GEMS_OK && op->calls[CALL_REORDER].primitive) {
         st = cpu_call_run(op, CALL_REORDER, bases, err);
     }
-    for (uint32_t p = 0; st == GEMS_OK && !args->grads_write && p < op->info.n_params; p++) {
-        uint64_t offset = op->info.params[p].offset;
-        float *sum = (float *)(grads + offset);
-
-        cpu_loop_add(op->dev, sum, (const float *)(bases->at[IN_GRADS] + offset), sum,
-                     dnnl_memory_desc_get_size(&op->param_md[p]) / sizeof(float));
+    if (st == GEMS_OK && !args->grads_write) {
+        cpu_add_gradient(op, args, bases->at[IN_GRADS]);
     }
     return st;
 }

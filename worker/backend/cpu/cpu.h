@@ -104,8 +104,9 @@ struct be_op {
     uint64_t block_temp; /* place in IN_TEMP of a parameter block's gradient to add */
     union {
         struct {
-            bool is_add_apart; /* residual added by a loop: no kernel does it */
-            uint64_t dw_temp;  /* gradient of weights before CALL_REORDER */
+            bool is_add_apart;   /* residual added by a loop: no kernel does it */
+            uint64_t dw_temp;    /* gradient of weights before CALL_REORDER */
+            uint64_t parts_temp; /* gradients of threads, point kernels */
         } conv;
         struct {
             uint64_t mean, variance, d_scale, d_shift, workspace; /* in kept */
@@ -124,7 +125,7 @@ struct cpu_kind {
     int (*backward_weight)(struct be_op *op, const struct be_args *args, struct gems_error *err);
 };
 
-extern const struct cpu_kind cpu_conv, cpu_batchnorm, cpu_relu, cpu_add, cpu_maxpool, cpu_avgpool,
+extern const struct cpu_kind cpu_conv, cpu_conv_point, cpu_batchnorm, cpu_relu, cpu_add, cpu_maxpool, cpu_avgpool,
     cpu_flatten, cpu_dense, cpu_loss, cpu_dropout, cpu_concat, cpu_pick;
 extern const struct be_ops cpu_ops;
 extern const struct be_vector cpu_vector;
@@ -185,6 +186,9 @@ int cpu_call_run(struct be_op *op, enum cpu_call_id id, const struct cpu_bases *
 /* Zeroes what lies behind each tensor of a gradient block. */
 void cpu_clear_tails(const struct be_op *op, void *grads);
 
+/* Adds a parameter block's gradient to args->grads. */
+void cpu_add_gradient(const struct be_op *op, const struct be_args *args, const void *block);
+
 /* backward_weight for kinds whose CALL_WEIGHT and CALL_REORDER write a whole
  * gradient block: writes it, or adds it by way of scratch. */
 int cpu_weight_gradient(struct be_op *op, const struct be_args *args, struct cpu_bases *bases,
@@ -221,5 +225,29 @@ void cpu_loop_add_relu(const struct be_device *dev, const float *a, const float 
 void cpu_loop_relu(const struct be_device *dev, const float *x, float *y, uint64_t n);
 void cpu_loop_mask(const struct be_device *dev, const float *y, const float *dy, float *dx,
                    uint64_t n);
+
+/* Convolutions of 1x1 and stride 1 on blocks of 16 channels, without the
+ * library. Weights lie [out block][in block][in channel][out channel]. */
+struct cpu_point {
+    uint32_t batch, in_blocks, out_blocks;
+    uint64_t pixels;
+};
+
+struct cpu_point_kernels {
+    /* y <- x * w (+ bias) (+ residual); NULL: without. Backward of the input is
+     * the same from dy with the weights turned. */
+    void (*apply)(const struct be_device *dev, const struct cpu_point *p, const float *x,
+                  const float *w, const float *bias, const float *residual, float *y);
+    /* Bytes of scratch that weights() needs. */
+    uint64_t (*parts_bytes)(const struct be_device *dev, const struct cpu_point *p);
+    /* Gradients of weights and, unless NULL, of the bias: written. */
+    void (*weights)(const struct be_device *dev, const struct cpu_point *p, const float *x,
+                    const float *dy, float *parts, float *dw, float *dbias);
+};
+
+/* NULL: none for this device. */
+const struct cpu_point_kernels *cpu_point_kernels(const struct be_device *dev);
+/* True if the node is such a convolution and the device has kernels for it. */
+bool cpu_conv_is_point(const struct be_op *op);
 
 #endif

@@ -103,6 +103,9 @@ static int plan(struct be_device *dev, const struct be_op_desc *desc, struct be_
     if (st == GEMS_OK) {
         st = cpu_tensor_md(dev, op->batch, &op->node.out, is_input, &op->y_md, err);
     }
+    if (st == GEMS_OK && op->node.kind == OP_CONV && cpu_conv_is_point(op)) {
+        op->kind = &cpu_conv_point;
+    }
     if (st == GEMS_OK && op->kind->plan) {
         st = op->kind->plan(op, err);
     }
