@@ -2,6 +2,7 @@
 integration_tests = \
     %D%/manual.sh \
     %D%/systemd.sh \
+    %D%/boot.sh \
     %D%/plan.sh \
     %D%/layouts.sh \
     %D%/hybrid.sh \
