@@ -8,6 +8,7 @@
 #include "client/command.h"
 #include "common/clock.h"
 #include "common/units.h"
+#include "plan/timeline.h"
 
 #define COUNT(array) ((uint32_t)(sizeof(array) / sizeof(array)[0]))
 
@@ -115,10 +116,28 @@ static void print_job(const Gems__JobInfo *job)
     }
 }
 
+/* Shares of a training step, or - before there was one. */
+static void cell_times(struct table *table, const Gems__RankInfo *rank)
+{
+    double sum = 0;
+
+    for (size_t i = 0; i < rank->n_step_seconds; i++) {
+        sum += rank->step_seconds[i];
+    }
+    for (size_t i = 0; i < TIMELINE_SPENT; i++) {
+        if (rank->n_step_seconds == TIMELINE_SPENT && sum > 0) {
+            table_cell(table, "%.1f%%", 100 * rank->step_seconds[i] / sum);
+        } else {
+            table_cell(table, "-");
+        }
+    }
+}
+
 static void print_ranks(Gems__RankInfo *const *ranks, size_t n)
 {
     static const char *const titles[] = { "RANK",     "NODE",       "DEVICE",    "STATE",
-                                          "STEP",     "BUSY",       "PREDICTED", "ALLOCATED",
+                                          "STEP",     "BUSY",       "COMPUTE",   "WAIT",
+                                          "REDUCE",   "COPY",       "PREDICTED", "ALLOCATED",
                                           "PEAK RSS", "CHAIN:STAGE" };
     struct table *table = table_create(titles, COUNT(titles));
     char size[32];
@@ -139,6 +158,7 @@ static void print_ranks(Gems__RankInfo *const *ranks, size_t n)
         table_cell(table, "%s", rank->state);
         table_cell(table, "%" PRIu64, rank->step);
         table_cell(table, "%.0f%%", 100 * rank->busy_fraction);
+        cell_times(table, rank);
         table_cell(table, "%s", format_size(rank->predicted_bytes, size, sizeof size));
         table_cell(table, "%s", format_size(rank->allocated_bytes, size, sizeof size));
         table_cell(table, "%s", format_size(rank->peak_rss_bytes, size, sizeof size));

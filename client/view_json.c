@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "plan/timeline.h"
+
 /* Text that is not there yet is null. */
 static json_t *text_or_null(const char *text)
 {
@@ -48,6 +50,22 @@ json_t *view_job_json(const Gems__JobInfo *job)
     return object;
 }
 
+/* Where the time of a training step goes; null before there was one. */
+static json_t *times_json(const Gems__RankInfo *rank)
+{
+    json_t *object;
+
+    if (rank->n_step_seconds != TIMELINE_SPENT) {
+        return json_null();
+    }
+    object = json_object();
+    for (int kind = 0; kind < TIMELINE_SPENT; kind++) {
+        json_object_set_new(object, timeline_kind_name((enum timeline_kind)kind),
+                            output_real(rank->step_seconds[kind]));
+    }
+    return object;
+}
+
 static json_t *rank_json(const Gems__RankInfo *rank)
 {
     json_t *object = json_object(), *pairs = json_array();
@@ -66,6 +84,7 @@ static json_t *rank_json(const Gems__RankInfo *rank)
     json_object_set_new(object, "allocated_bytes", whole(rank->allocated_bytes));
     json_object_set_new(object, "peak_rss_bytes", whole(rank->peak_rss_bytes));
     json_object_set_new(object, "busy_fraction", output_real(rank->busy_fraction));
+    json_object_set_new(object, "step_seconds", times_json(rank));
     return object;
 }
 

@@ -13,6 +13,7 @@
 #include "daemon/progress.h"
 #include "daemon/store.h"
 #include "plan/plan.h"
+#include "plan/timeline.h"
 
 struct peer;
 
@@ -42,6 +43,8 @@ struct rank {
     int64_t missing_us; /* 0, or since when its agent does not know it */
     uint64_t watermark, step, allocated_bytes, rss_bytes, peak_bytes;
     double busy_fraction;
+    double step_seconds[TIMELINE_SPENT]; /* where a training step's time goes */
+    bool has_times;
     int source; /* index among the ranks with a last stage, or -1 */
 };
 

@@ -1,5 +1,6 @@
 /* What ranks and agents report: signs of life, progress, ends. Whatever comes
  * from another attempt than the current one is dropped here. */
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -11,6 +12,22 @@
 #include "daemon/launch.h"
 
 enum { ECHO_MS = 1000 };
+
+static void take_times(struct rank *rank, const double *seconds, size_t n)
+{
+    double sum = 0;
+
+    for (size_t i = 0; i < n && n == TIMELINE_SPENT; i++) {
+        sum += seconds[i];
+        if (!(seconds[i] >= 0)) {
+            return;
+        }
+    }
+    if (sum > 0 && isfinite(sum)) {
+        memcpy(rank->step_seconds, seconds, sizeof rank->step_seconds);
+        rank->has_times = true;
+    }
+}
 
 void on_heartbeat(struct peer *peer, uint32_t call, const ProtobufCMessage *base)
 {
@@ -32,6 +49,7 @@ void on_heartbeat(struct peer *peer, uint32_t call, const ProtobufCMessage *base
     rank->rss_bytes = beat->rss_bytes;
     rank->peak_bytes = beat->rss_bytes > rank->peak_bytes ? beat->rss_bytes : rank->peak_bytes;
     rank->busy_fraction = beat->busy_fraction;
+    take_times(rank, beat->step_seconds, beat->n_step_seconds);
     if (job->core.state == JOB_RUNNING && rank->source == 0) {
         progress_step(&job->progress, beat->step);
     }
@@ -106,6 +124,7 @@ void on_end(struct peer *peer, uint32_t call, const ProtobufCMessage *base)
         end->peak_rss_bytes > rank->peak_bytes ? end->peak_rss_bytes : rank->peak_bytes;
     rank->allocated_bytes = end->allocated_bytes ? end->allocated_bytes : rank->allocated_bytes;
     rank->step = end->step ? end->step : rank->step;
+    take_times(rank, end->step_seconds, end->n_step_seconds);
     rank->state = RANK_ENDED;
     rank->is_good = end->status == GEMS_OK;
     rank->end_call = call;

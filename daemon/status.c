@@ -134,6 +134,8 @@ static int fill_ranks(const struct job *job, struct reply *reply)
         info->allocated_bytes = rank->allocated_bytes;
         info->peak_rss_bytes = rank->peak_bytes;
         info->busy_fraction = rank->busy_fraction;
+        info->step_seconds = (double *)rank->step_seconds;
+        info->n_step_seconds = rank->has_times ? TIMELINE_SPENT : 0;
         if (attempt->has_plan && i < attempt->plan.n_ranks) {
             info->predicted_bytes = attempt->plan.memory ? attempt->plan.memory[i].total_bytes : 0;
             fill_stages(&attempt->plan, i, reply->chains[i], reply->stages[i], info);

@@ -34,4 +34,5 @@ libplan_a_SOURCES = \
     %D%/sched_zb_h1.c \
     %D%/schedules.c %D%/schedules.h \
     %D%/sim.c %D%/sim.h \
-    %D%/spec.c %D%/spec.h
+    %D%/spec.c %D%/spec.h \
+    %D%/timeline.c %D%/timeline.h

@@ -20,6 +20,8 @@ run_layout() { # SCHEDULE STAGES
     json '.ranks[] | select(.predicted_bytes != .allocated_bytes)' status "$job" >"$work/unequal"
     [ -s "$work/unequal" ] && fail "planned is not allocated: $(cat "$work/unequal")"
     [ "$(json '.ranks | length' status "$job")" -eq "$2" ] || fail "not a rank a stage"
+    json '.ranks[] | select(.step_seconds | .compute <= 0 or .wait <= 0)' status "$job" >"$work/idle"
+    [ "$2" -gt 1 ] && [ -s "$work/idle" ] && fail "where does the time go: $(cat "$work/idle")"
     [ -n "${SANITIZED-}" ] && return # its shadow memory counts
     json '.ranks[] | select(.peak_rss_bytes > .allocated_bytes + 80 * 1048576)' status "$job" >"$work/fat"
     [ -s "$work/fat" ] && fail "more than 80 MiB beside what is planned: $(cat "$work/fat")"
@@ -54,7 +56,8 @@ check_shape '.job | (.id | type == "number") and .state == "SUCCEEDED" and .fail
     .stages == 1 and .groups == 1 and .microbatch == 3 and .attempt >= 1' status "$job"
 check_shape '.ranks[0] | .rank == 0 and .node == "node1" and (.device | startswith("cpu:")) and
     .chain_stages == [[0, 0]] and .predicted_bytes > 0 and .peak_rss_bytes > .allocated_bytes and
-    .busy_fraction >= 0 and .busy_fraction <= 1' status "$job"
+    .busy_fraction >= 0 and .busy_fraction <= 1 and (.step_seconds | .compute > 0 and .wait >= 0 and
+    .reduce >= 0 and .copy > 0 and ([.[]] | length == 4 and add < 10))' status "$job"
 check_shape '.checkpoints | length >= 1 and all(.bytes > 0 and (.when | type == "string") and
     (.weights_hash | length == 32))' checkpoints "$job"
 check_shape '.checkpoints | all(.verified)' checkpoints "$job" --verify

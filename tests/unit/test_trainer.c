@@ -620,6 +620,49 @@ START_TEST(checkpoints_and_evaluations_come_when_due)
 }
 END_TEST
 
+/* Every message is late, so ranks with peers wait; what a step is made of is there,
+ * and no more than the whole run. */
+START_TEST(time_is_booked_where_it_is_spent)
+{
+    struct lab_options options = { .max_delay_us = 2000 };
+    const struct layout_case *layout = &layouts[_i];
+    struct lab_result result;
+    struct job_spec spec;
+
+    lab_spec("lenet", &spec);
+    set_layout(&spec, layout);
+    if (!is_possible(layout, &spec)) {
+        return;
+    }
+    lab_run(&spec, &options, &result);
+    expect_success(&spec, &result);
+    for (uint32_t i = 0; i < result.n_ranks; i++) {
+        const struct lab_rank *rank = &result.ranks[i];
+        uint32_t copies[PLAN_MAX_COPIES], stages[PLAN_MAX_RESIDENT];
+        uint32_t n = plan_resident(&result.plan, i, stages);
+        bool is_end = stages[0] == 0 || stages[n - 1] + 1 == result.plan.n_stages;
+        uint64_t step_ns = 0;
+
+        for (int kind = 0; kind < TIMELINE_SPENT; kind++) {
+            step_ns += rank->step_ns[kind];
+        }
+        ck_assert_uint_gt(rank->step_ns[TIMELINE_COMPUTE], 0);
+        ck_assert_uint_le(step_ns, rank->busy_ns + rank->wait_ns);
+        ck_assert_uint_le(rank->busy_ns + rank->wait_ns, rank->run_ns);
+        if (result.n_ranks > 1) {
+            ck_assert_uint_gt(rank->step_ns[TIMELINE_WAIT], 50000);
+        }
+        if (plan_copies(&result.plan, stages[0], copies, PLAN_MAX_COPIES) > 1) {
+            ck_assert_uint_gt(rank->step_ns[TIMELINE_REDUCE], 0);
+        }
+        if (is_end) {
+            ck_assert_uint_gt(rank->step_ns[TIMELINE_COPY], 0);
+        }
+    }
+    lab_result_fini(&result);
+}
+END_TEST
+
 static void add_loop(Suite *suite, const char *name, const TTest *test, int n)
 {
     TCase *tcase = tcase_create(name);
@@ -644,6 +687,7 @@ int main(void)
     add_loop(suite, "wish", wish_of_rank_0_is_granted_one_step_later_on_all_ranks, N_LAYOUTS);
     add_loop(suite, "stop", stopped_run_can_be_continued, N_LAYOUTS);
     add_loop(suite, "end", restart_at_the_end_writes_the_last_checkpoint_again, 1);
+    add_loop(suite, "times", time_is_booked_where_it_is_spent, N_LAYOUTS);
     add_loop(suite, "nan", loss_that_is_not_a_number_ends_the_run, 1);
     add_loop(suite, "planted", planted_error_of_64_bytes_shows, 1);
     add_loop(suite, "allocations", steps_allocate_nothing, 4);

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "common/hash.h"
 #include "model/passes.h"
@@ -490,6 +491,23 @@ static int open_data(const struct lab *lab, bool is_eval, struct dataset **ret_s
     return dataset_open(&spec, ret_set, err);
 }
 
+static uint64_t now_ns(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+static void copy_times(const struct trainer_watch *watch, struct lab_rank *rank)
+{
+    rank->busy_ns = atomic_load(&watch->busy_ns);
+    rank->wait_ns = atomic_load(&watch->wait_ns);
+    for (int kind = 0; kind < TIMELINE_SPENT; kind++) {
+        rank->step_ns[kind] = atomic_load(&watch->step_ns[kind]);
+    }
+}
+
 static int train(struct lab_thread *thread, struct trainer_config *config, struct lab_rank *rank,
                  struct trainer **ret_trainer)
 {
@@ -515,8 +533,11 @@ static int train(struct lab_thread *thread, struct trainer_config *config, struc
     }
     thread->step = start.step;
     before = n_allocations;
+    rank->run_ns = now_ns();
     status = trainer_run(*ret_trainer, &start, &rank->err);
+    rank->run_ns = now_ns() - rank->run_ns;
     rank->n_allocations = n_allocations - before;
+    copy_times(trainer_watch(*ret_trainer), rank);
     return status;
 }
 

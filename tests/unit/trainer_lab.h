@@ -40,6 +40,8 @@ struct lab_rank {
     struct gems_error err;
     struct rank_memory planned, taken;
     uint64_t n_allocations; /* by its compute thread in trainer_run */
+    uint64_t run_ns;        /* of trainer_run */
+    uint64_t busy_ns, wait_ns, step_ns[TIMELINE_SPENT]; /* as the trainer counts them */
 };
 
 struct lab_result {

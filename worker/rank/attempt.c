@@ -360,6 +360,7 @@ static void tell_end(struct attempt *a, int status, const struct gems_error *err
 {
     Gems__End end = GEMS__END__INIT;
     struct gems_error failure;
+    double seconds[TIMELINE_SPENT];
     bool is_done = status == GEMS_OK || status == GEMS_E_CANCELLED;
     int told;
 
@@ -371,6 +372,10 @@ static void tell_end(struct attempt *a, int status, const struct gems_error *err
     end.text = (char *)(status < 0 ? err->text : "");
     end.failure_class = (char *)failure_class(status);
     end.step = a->trainer ? atomic_load(&trainer_watch(a->trainer)->step) : 0;
+    if (a->trainer) {
+        end.step_seconds = seconds;
+        end.n_step_seconds = report_step_seconds(trainer_watch(a->trainer), seconds);
+    }
     end.peak_rss_bytes = report_peak_rss_bytes();
     end.allocated_bytes = a->memory.total_bytes;
     do {

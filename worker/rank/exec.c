@@ -41,16 +41,14 @@ void exec_fini(struct exec *exec)
 /* ---- passes through a stage ---- */
 
 /* After an update: the others' weights, then the second layouts. */
-static int freshen(struct exec *exec, struct resident *resident, struct gems_error *err)
+static int freshen(struct resident *resident, struct gems_error *err)
 {
-    uint64_t start = exec_now_ns();
     int status;
 
     if (!resident->is_stale) {
         return GEMS_OK;
     }
     status = reduce_gather_wait(&resident->reduce, err);
-    exec->waited_ns += exec_now_ns() - start;
     if (status < 0) {
         return status;
     }
@@ -186,15 +184,15 @@ static int run_load(struct exec *exec, struct exec_item *item, struct gems_error
     uint32_t batch = item->variant->batch;
     const void *images;
     const uint32_t *labels;
-    uint64_t start;
+    enum timeline_kind before;
     int status = messages_drain(exec, item->slot_area, err);
 
     if (status < 0) {
         return status;
     }
-    start = exec_now_ns();
+    before = ledger_turn(&exec->ledger, TIMELINE_WAIT);
     status = loader_next(exec->loader, exec->load_i, &images, &labels, err);
-    exec->waited_ns += exec_now_ns() - start;
+    ledger_turn(&exec->ledger, before);
     if (status < 0) {
         return status;
     }
@@ -216,7 +214,7 @@ static int run_forward(struct exec *exec, struct exec_item *item, struct gems_er
 {
     const struct layout *layout = &item->variant->layout;
     uint32_t microbatch = item->instr.microbatch;
-    int status = freshen(exec, &exec->residents[item->resident], err);
+    int status = freshen(&exec->residents[item->resident], err);
 
     if (status == GEMS_OK) {
         status = messages_drain(exec, item->slot_area, err);
@@ -282,7 +280,7 @@ static void *sum_of(const struct resident *resident)
 static int run_reduce(struct exec *exec, struct exec_item *item, struct gems_error *err)
 {
     struct resident *resident = &exec->residents[item->resident];
-    int status = freshen(exec, resident, err);
+    int status = freshen(resident, err);
 
     if (status == GEMS_OK) {
         reduce_send(&resident->reduce, copies_of(exec, item), sum_of(resident));
@@ -293,11 +291,12 @@ static int run_reduce(struct exec *exec, struct exec_item *item, struct gems_err
 static int run_update(struct exec *exec, struct exec_item *item, struct gems_error *err)
 {
     struct resident *resident = &exec->residents[item->resident];
-    uint64_t start = exec_now_ns();
     const void *sum;
-    int status = reduce_sum(&resident->reduce, copies_of(exec, item), sum_of(resident), &sum, err);
+    int status;
 
-    exec->waited_ns += exec_now_ns() - start;
+    ledger_turn(&exec->ledger, TIMELINE_REDUCE);
+    status = reduce_sum(&resident->reduce, copies_of(exec, item), sum_of(resident), &sum, err);
+    ledger_turn(&exec->ledger, TIMELINE_COMPUTE);
     if (status < 0) {
         return status;
     }
@@ -348,27 +347,37 @@ static void note(struct exec *exec, const struct exec_item *item)
     atomic_fetch_add_explicit(&exec->watch.watermark, 1, memory_order_relaxed);
 }
 
-static void count_time(struct exec *exec, uint64_t *inout_start)
+/* For heartbeats: where the time has gone up to now. */
+static void show_times(struct exec *exec)
 {
-    uint64_t now = exec_now_ns();
+    const struct ledger *ledger = &exec->ledger;
+    uint64_t busy = 0, wait = ledger->total_ns[TIMELINE_WAIT];
 
-    atomic_fetch_add_explicit(&exec->watch.wait_ns, exec->waited_ns, memory_order_relaxed);
-    atomic_fetch_add_explicit(&exec->watch.busy_ns, now - *inout_start - exec->waited_ns,
-                              memory_order_relaxed);
-    exec->waited_ns = 0;
-    *inout_start = now;
+    for (int kind = 0; kind < TIMELINE_SPENT; kind++) {
+        busy += ledger->total_ns[kind];
+    }
+    atomic_store_explicit(&exec->watch.busy_ns, busy - wait, memory_order_relaxed);
+    atomic_store_explicit(&exec->watch.wait_ns, wait, memory_order_relaxed);
 }
 
-int exec_program_run(struct exec *exec, enum program_kind kind, const struct exec_run *run,
-                     struct gems_error *err)
+static void show_step(struct exec *exec)
 {
-    uint64_t start = exec_now_ns();
+    for (int kind = 0; kind < TIMELINE_SPENT; kind++) {
+        atomic_store_explicit(&exec->watch.step_ns[kind],
+                              ledger_step_ns(&exec->ledger, (enum timeline_kind)kind),
+                              memory_order_relaxed);
+    }
+}
 
-    begin(exec, kind, run);
+static int run_items(struct exec *exec, struct gems_error *err)
+{
     for (uint32_t i = 0; i < exec->program->n_items; i++) {
         struct exec_item *item = &exec->program->items[i];
-        int status = messages_post(exec, i, err);
+        int status;
 
+        ledger_next(&exec->ledger, item->instr.op);
+        show_times(exec);
+        status = messages_post(exec, i, err);
         if (status < 0) {
             return status;
         }
@@ -377,9 +386,22 @@ int exec_program_run(struct exec *exec, enum program_kind kind, const struct exe
         if (status < 0) {
             return status;
         }
-        count_time(exec, &start);
     }
     return messages_post(exec, exec->program->n_items, err);
+}
+
+int exec_program_run(struct exec *exec, enum program_kind kind, const struct exec_run *run,
+                     struct gems_error *err)
+{
+    int status;
+
+    ledger_begin(&exec->ledger);
+    begin(exec, kind, run);
+    status = run_items(exec, err);
+    ledger_end(&exec->ledger, kind == PROGRAM_TRAIN || kind == PROGRAM_TRAIN_LAST);
+    show_times(exec);
+    show_step(exec);
+    return status;
 }
 
 int exec_finish(struct exec *exec, struct gems_error *err)
@@ -387,7 +409,7 @@ int exec_finish(struct exec *exec, struct gems_error *err)
     int status = GEMS_OK;
 
     for (uint32_t i = 0; i < exec->n_residents && status == GEMS_OK; i++) {
-        status = freshen(exec, &exec->residents[i], err);
+        status = freshen(&exec->residents[i], err);
         if (status == GEMS_OK) {
             status = reduce_finish(&exec->residents[i].reduce, err);
         }

@@ -18,6 +18,7 @@
 #define GEMS_WORKER_RANK_EXEC_H
 
 #include "worker/data/loader.h"
+#include "worker/rank/ledger.h"
 #include "worker/rank/optim.h"
 #include "worker/rank/prepare.h"
 #include "worker/rank/reduce.h"
@@ -47,6 +48,7 @@ struct exec {
     uint32_t *overlaps, *overlap_first;
     uint32_t n_areas;
     struct trainer_watch watch;
+    struct ledger ledger;
 
     struct loader *loader; /* set before the first run; NULL: this rank loads nothing */
     uint64_t load_i;       /* next item of the loader */
@@ -56,7 +58,6 @@ struct exec {
     struct exec_program *program;
     enum program_kind kind;
     uint32_t own_i, early_i; /* receives before these are posted */
-    uint64_t waited_ns;
 };
 
 /* One pass through a program. */

@@ -11,6 +11,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "worker/rank/ledger.h"
 #include "worker/rank/link_internal.h"
 
 enum {
@@ -299,12 +300,31 @@ bool link_done(const struct link_request *request)
     return atomic_load_explicit(&request->state, memory_order_acquire) == LINK_DONE;
 }
 
+void link_count_waits(struct link *link, struct ledger *ledger)
+{
+    link->ledger = ledger;
+}
+
+static bool link_wait_request(struct link *link, const struct link_request *request)
+{
+    enum timeline_kind before;
+    bool is_done;
+
+    if (!link->ledger || link_done(request)) {
+        return link_wait_state(link, &request->state);
+    }
+    before = ledger_turn(link->ledger, TIMELINE_WAIT);
+    is_done = link_wait_state(link, &request->state);
+    ledger_turn(link->ledger, before);
+    return is_done;
+}
+
 int link_wait(struct link_request *request, struct gems_error *err)
 {
     struct link *link = request->link;
     int status;
 
-    if (!link_wait_state(link, &request->state)) {
+    if (!link_wait_request(link, request)) {
         return link_abort_error(link, err);
     }
     status = request->status;

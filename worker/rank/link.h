@@ -15,6 +15,7 @@
 #include "worker/net/net.h"
 
 struct event_base;
+struct ledger;
 struct link;
 
 /* Owned by the compute thread, reused step after step. */
@@ -56,6 +57,9 @@ void link_recv(struct link *link, struct link_request *request, uint32_t peer, u
 bool link_done(const struct link_request *request);
 /* Blocks until done (or link_abort); leaves the request LINK_IDLE. */
 int link_wait(struct link_request *request, struct gems_error *err);
+
+/* The compute thread's time in link_wait counts as a wait. ledger NULL: nobody counts. */
+void link_count_waits(struct link *link, struct ledger *ledger);
 
 /* Ends all waits, now and later, with status and text; any thread. Requests in
  * flight stay LINK_BUSY: they and their buffers must live until link_destroy. */

@@ -39,6 +39,7 @@ struct link {
     /* The ring: head belongs to the producer, tail to the consumer. */
     struct link_request **ring;
     uint32_t mask;
+    struct ledger *ledger; /* compute thread; may be NULL */
     _Alignas(64) _Atomic uint32_t head;
     _Alignas(64) _Atomic uint32_t tail;
     _Alignas(64) _Atomic bool is_sleeping;

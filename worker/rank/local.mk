@@ -7,6 +7,7 @@ librank_a_SOURCES = \
     %D%/exec.c %D%/exec.h \
     %D%/facts.c %D%/facts.h \
     %D%/feed.c %D%/feed.h \
+    %D%/ledger.c %D%/ledger.h \
     %D%/link.c %D%/link.h \
     %D%/link_internal.h %D%/link_thread.c \
     %D%/messages.c %D%/messages.h \

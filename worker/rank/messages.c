@@ -65,21 +65,7 @@ void messages_fini(struct exec *exec)
     exec->overlaps = exec->overlap_first = NULL;
 }
 
-/* ---- waiting: every wait is counted ---- */
-
-static int wait_request(struct exec *exec, struct link_request *request, struct gems_error *err)
-{
-    uint64_t start;
-    int status;
-
-    if (link_done(request)) {
-        return link_wait(request, err);
-    }
-    start = exec_now_ns();
-    status = link_wait(request, err);
-    exec->waited_ns += exec_now_ns() - start;
-    return status;
-}
+/* ---- waiting: link_wait tells the ledger ---- */
 
 static bool is_area_idle(const struct exec *exec, uint32_t area)
 {
@@ -105,7 +91,7 @@ int messages_drain(struct exec *exec, int32_t area, struct gems_error *err)
         struct exec_item **head = &exec->in_flight[exec->overlaps[i]];
 
         while (*head) {
-            int status = wait_request(exec, &(*head)->request, err);
+            int status = link_wait(&(*head)->request, err);
 
             if (status < 0) {
                 return status;
@@ -179,7 +165,7 @@ int messages_wait_inputs(struct exec *exec, const struct exec_item *item, struct
     for (uint32_t i = 0; i < item->n_inputs; i++) {
         struct exec_item *input =
             &exec->program->items[exec->program->inputs[item->first_input + i]];
-        int status = wait_request(exec, &input->request, err);
+        int status = link_wait(&input->request, err);
 
         if (status < 0) {
             return status;

@@ -3,17 +3,7 @@
 #ifndef GEMS_WORKER_RANK_MESSAGES_H
 #define GEMS_WORKER_RANK_MESSAGES_H
 
-#include <time.h>
-
 #include "worker/rank/exec.h"
-
-static inline uint64_t exec_now_ns(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
 
 /* Areas of exec->memory, which must be final. */
 int messages_init(struct exec *exec, struct gems_error *err);

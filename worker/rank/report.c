@@ -106,10 +106,23 @@ void report_send(struct report *report, struct rpc_conn *conn)
     }
 }
 
+size_t report_step_seconds(const struct trainer_watch *watch, double ret_seconds[TIMELINE_SPENT])
+{
+    double sum = 0;
+
+    for (int kind = 0; kind < TIMELINE_SPENT; kind++) {
+        ret_seconds[kind] =
+            1e-9 * (double)atomic_load_explicit(&watch->step_ns[kind], memory_order_relaxed);
+        sum += ret_seconds[kind];
+    }
+    return sum > 0 ? TIMELINE_SPENT : 0;
+}
+
 void report_heartbeat(const struct report_pulse *pulse, struct rpc_conn *conn)
 {
     const struct trainer_watch *watch = pulse->watch;
     Gems__Heartbeat message = GEMS__HEARTBEAT__INIT;
+    double seconds[TIMELINE_SPENT];
 
     message.phase = (char *)pulse->phase;
     if (watch) {
@@ -117,6 +130,8 @@ void report_heartbeat(const struct report_pulse *pulse, struct rpc_conn *conn)
         message.microbatch = atomic_load_explicit(&watch->microbatch, memory_order_relaxed);
         message.phase =
             (char *)instr_name(atomic_load_explicit(&watch->phase, memory_order_relaxed));
+        message.step_seconds = seconds;
+        message.n_step_seconds = report_step_seconds(watch, seconds);
         message.watermark = atomic_load_explicit(&watch->watermark, memory_order_relaxed);
     }
     message.bytes_in = pulse->bytes_in;

@@ -35,6 +35,8 @@ struct report_pulse {
     uint64_t allocated_bytes, bytes_in, bytes_out;
     double busy_fraction;
 };
+/* Mean seconds of a training step by kind of time; their number, 0: none yet. */
+size_t report_step_seconds(const struct trainer_watch *watch, double ret_seconds[TIMELINE_SPENT]);
 void report_heartbeat(const struct report_pulse *pulse, struct rpc_conn *conn);
 
 /* Resident bytes now, and at most so far. */

@@ -266,6 +266,13 @@ static int run_steps(struct run *run, struct gems_error *err)
     return is_over ? 1 : GEMS_OK;
 }
 
+static void count_waits(struct trainer *trainer, struct ledger *ledger)
+{
+    if (trainer->config.link) {
+        link_count_waits(trainer->config.link, ledger);
+    }
+}
+
 int trainer_run(struct trainer *trainer, const struct trainer_position *from,
                 struct gems_error *err)
 {
@@ -282,7 +289,9 @@ int trainer_run(struct trainer *trainer, const struct trainer_position *from,
     if (from->step >= n_steps) { /* only its last checkpoint was missing */
         return tensors_checkpoint(trainer, from, epoch_of(trainer, from->step), true, err);
     }
+    count_waits(trainer, &trainer->exec.ledger);
     status = run_steps(&run, err);
+    count_waits(trainer, NULL);
     loader_destroy(trainer->loader);
     trainer->loader = trainer->exec.loader = NULL;
     if (status > 0) {

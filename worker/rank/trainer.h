@@ -10,6 +10,7 @@
 #include <stdatomic.h>
 
 #include "plan/plan.h"
+#include "plan/timeline.h"
 #include "worker/backend/backend.h"
 #include "worker/data/dataset.h"
 #include "worker/rank/link.h"
@@ -106,6 +107,7 @@ struct trainer_watch {
     _Atomic uint32_t microbatch;
     _Atomic uint32_t phase; /* enum instr_op */
     _Atomic uint64_t busy_ns, wait_ns;
+    _Atomic uint64_t step_ns[TIMELINE_SPENT]; /* of a training step, mean (ledger.h) */
 };
 const struct trainer_watch *trainer_watch(const struct trainer *trainer);
 
