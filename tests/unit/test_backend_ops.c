@@ -191,6 +191,13 @@ static const struct trial_case cases[] = {
     CONV(2, 112, 13, 14, 48, 1, 1, 0, .has_bias = true),
     CONV(2, 2000, 3, 2, 16, 1, 1, 0, .has_bias = true),
     CONV(1, 16, 215, 207, 48, 1, 1, 0, .has_bias = true, .is_residual = true),
+    /* by Winograd: parts of tiles, few channels, a batch too small for it */
+    CONV(2, 32, 32, 32, 48, 3, 1, 1, .has_bias = true, .is_residual = true),
+    CONV(3, 64, 21, 18, 32, 3, 1, 1, .has_bias = true),
+    CONV(16, 96, 8, 7, 64, 3, 1, 1),
+    CONV(3, 32, 32, 8, 32, 3, 1, 1, .has_bias = true),
+    CONV(2, 16, 48, 44, 16, 3, 1, 1, .has_bias = true),
+    CONV(1, 16, 65, 30, 64, 3, 1, 1, .has_bias = true, .is_image = true),
     /* batch-norm */
     NORM(2, 16, 32, 32),
     NORM(2, 16, 32, 32, .is_relu = true),

@@ -5,6 +5,10 @@
  * the heap, so operator new, which a program may replace, is replaced here: in
  * a call it hands out slots of a fixed array, otherwise it is the library's.
  *
+ * Some of its kernels open parallel regions for one thread too, and libgomp takes
+ * a team from the heap for each. So the entry to such regions is replaced as
+ * well: outside of all teams, a team of one is but a call.
+ *
  * Thread: any. The library's OpenMP threads allocate too, so a call on one
  * thread opens the array to all. A slot may be given back by another thread and
  * after its call. When all slots are taken the heap serves: slower, not wrong.
@@ -12,6 +16,7 @@
 #include "worker/backend/cpu/cpu.h"
 
 #include <dlfcn.h>
+#include <omp.h>
 #include <stdatomic.h>
 
 enum { SLOT_BYTES = 256, SLOTS_PER_WORD = 64, N_WORDS = 4 };
@@ -24,6 +29,10 @@ static _Atomic uint32_t n_calls;        /* under way, on any thread */
 void *cpu_operator_new(size_t bytes) __asm__("_Znwm");
 void cpu_operator_delete(void *memory) __asm__("_ZdlPv");
 void cpu_operator_delete_sized(void *memory, size_t bytes) __asm__("_ZdlPvm");
+
+typedef void (*region_fn)(void *data);
+void cpu_parallel(region_fn region, void *data, unsigned n_threads,
+                  unsigned flags) __asm__("GOMP_parallel");
 
 void cpu_pool_enter(bool has_run)
 {
@@ -112,4 +121,22 @@ void cpu_operator_delete_sized(void *memory, size_t bytes)
 {
     (void)bytes;
     cpu_operator_delete(memory);
+}
+
+void cpu_parallel(region_fn region, void *data, unsigned n_threads, unsigned flags)
+{
+    static void (*_Atomic next)(region_fn, void *, unsigned, unsigned);
+    bool is_alone = n_threads == 1 || (n_threads == 0 && omp_get_max_threads() == 1);
+    void (*call)(region_fn, void *, unsigned, unsigned) =
+        atomic_load_explicit(&next, memory_order_relaxed);
+
+    if (is_alone && omp_get_level() == 0) {
+        region(data);
+        return;
+    }
+    if (!call) {
+        call = (void (*)(region_fn, void *, unsigned, unsigned))next_symbol("GOMP_parallel");
+        atomic_store_explicit(&next, call, memory_order_relaxed);
+    }
+    call(region, data, n_threads, flags);
 }
