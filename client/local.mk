@@ -5,6 +5,7 @@ libclient_a_CFLAGS = $(AM_CFLAGS)
 libclient_a_SOURCES = \
     %D%/args.c %D%/args.h \
     %D%/call.c %D%/call.h \
+    %D%/chrome.c %D%/chrome.h \
     %D%/cmd_cancel.c \
     %D%/cmd_checkpoint.c \
     %D%/cmd_checkpoints.c \

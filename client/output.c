@@ -1,16 +1,47 @@
 #include "client/output.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/clock.h"
 #include "common/error.h"
+#include "common/fsutil.h"
 #include "common/units.h"
+
+static int write_stream(const char *path, const void *data, size_t n, struct gems_error *err)
+{
+    int fd = strcmp(path, "-") == 0 ? dup(STDOUT_FILENO) : open(path, O_WRONLY | O_CLOEXEC);
+    int failed;
+
+    if (fd < 0) {
+        return gems_error_errno(err, errno, "%s", path);
+    }
+    fflush(stdout);
+    failed = fs_write_all(fd, data, n);
+    close(fd);
+    return failed < 0 ? gems_error_errno(err, -failed, "%s", path) : GEMS_OK;
+}
+
+int output_file(const char *path, const void *data, size_t n, struct gems_error *err)
+{
+    struct stat file;
+    mode_t mask;
+
+    if (strcmp(path, "-") == 0 || (stat(path, &file) == 0 && !S_ISREG(file.st_mode))) {
+        return write_stream(path, data, n, err);
+    }
+    mask = umask(0);
+    umask(mask);
+    return fs_write_atomic(path, data, n, 0666 & ~mask, err);
+}
 
 bool output_json(json_t *value)
 {

@@ -11,9 +11,15 @@
 
 #include <jansson.h>
 
+struct gems_error;
+
 /* Prints value on one line and takes it; false (and a message) if it is NULL
  * (memory ran out). */
 bool output_json(json_t *value);
+
+/* Writes a result to a file, whole or not at all; "-" is stdout, and what is there and
+ * no plain file (a pipe, a terminal) is written to. */
+int output_file(const char *path, const void *data, size_t n, struct gems_error *err);
 
 /* A JSON number, or null for NaN and infinities (takes no room in JSON). */
 json_t *output_real(double value);

@@ -35,4 +35,6 @@ libplan_a_SOURCES = \
     %D%/schedules.c %D%/schedules.h \
     %D%/sim.c %D%/sim.h \
     %D%/spec.c %D%/spec.h \
-    %D%/timeline.c %D%/timeline.h
+    %D%/svg.c %D%/svg.h \
+    %D%/timeline.c %D%/timeline.h \
+    %D%/times.c %D%/times.h

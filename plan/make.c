@@ -7,7 +7,7 @@
 #include "plan/cost.h"
 #include "plan/layout_grad.h"
 #include "plan/sched.h"
-#include "plan/sim.h"
+#include "plan/times.h"
 
 struct make {
     const struct make_input *input;
@@ -191,98 +191,20 @@ static int set_memory(struct make *m)
     return status;
 }
 
-static bool is_spread(const struct plan_device *devices, uint32_t n)
-{
-    for (uint32_t i = 1; i < n; i++) {
-        if (devices[i].node != devices[0].node) {
-            return true;
-        }
-    }
-    return false;
-}
-
-/* Batch-norms that run their forward again in backward. */
-static double rebuild_seconds(const struct make *m, const struct facts *facts, uint32_t stage)
-{
-    double seconds = 0;
-
-    for (uint32_t i = m->plan->stage_node[stage]; i < m->plan->stage_node[stage + 1]; i++) {
-        if (m->input->graph->nodes[i].kind == OP_BATCHNORM) {
-            seconds += cost_node(m->input->graph, facts, i).forward;
-        }
-    }
-    return seconds;
-}
-
-/* Times of each stage; table has seven rows of n_stages. */
-static void fill_times(const struct make *m, struct cost_link link, double *table)
-{
-    const struct make_input *input = m->input;
-    const struct plan *plan = m->plan;
-    const struct facts *facts = fact_set_find(input->facts, plan->microbatch);
-    uint32_t n = plan->n_stages, copies[PLAN_MAX_COPIES];
-
-    for (uint32_t s = 0; s < n; s++) {
-        struct cost_pass pass =
-            cost_range(input->graph, facts, plan->stage_node[s], plan->stage_node[s + 1]);
-        uint32_t k = plan_copies(plan, s, copies, PLAN_MAX_COPIES);
-        uint64_t bytes = 0;
-
-        for (uint32_t i = plan->stage_node[s]; i < plan->stage_node[s + 1]; i++) {
-            bytes += facts->ops[i].param_bytes;
-        }
-        table[s] = pass.forward;
-        table[n + s] = pass.backward;
-        table[2 * n + s] = cost_stream(bytes);
-        table[3 * n + s] =
-            link.latency + (double)bytes / link.bytes_second + cost_stream(bytes) / k;
-        table[4 * n + s] = 2 * cost_stream(bytes) / k;
-        table[5 * n + s] = link.latency + (double)bytes / link.bytes_second;
-        table[6 * n + s] = pass.weight;
-        if (plan->stage_recompute[s] == RECOMPUTE_CHEAP) {
-            table[n + s] += rebuild_seconds(m, facts, s);
-        }
-    }
-}
-
 static int set_times(struct make *m)
 {
     const struct make_input *input = m->input;
     struct plan *plan = m->plan;
-    const struct facts *facts = fact_set_find(input->facts, plan->microbatch);
-    struct cost_link link = cost_link(is_spread(input->devices, plan->n_ranks));
-    uint32_t n = plan->n_stages;
-    double *table = calloc(7 * (size_t)n + plan->n_ranks, sizeof *table), *speed = table + 7 * n;
-    uint64_t *edge_bytes = calloc(plan->n_edges + 1, sizeof *edge_bytes);
     struct sim_result result;
-    int status;
+    struct times times;
+    int status = times_make(input->graph, plan, fact_set_find(input->facts, plan->microbatch),
+                            input->devices, &times, m->err);
 
-    if (!table || !edge_bytes) {
-        free(table);
-        free(edge_bytes);
-        return gems_error_set(m->err, GEMS_E_NOMEM, "plan: no memory");
+    if (status < 0) {
+        return status;
     }
-    fill_times(m, link, table);
-    for (uint32_t e = 0; e < plan->n_edges; e++) {
-        edge_bytes[e] = facts->ops[plan->edges[e].node].out_bytes;
-    }
-    for (uint32_t r = 0; r < plan->n_ranks; r++) {
-        speed[r] = input->devices[r].speed > 0 ? input->devices[r].speed : 1;
-    }
-    status = sim_run(plan, &plan->train,
-                     &(struct sim_costs){ .forward = table,
-                                          .backward = table + n,
-                                          .weight = table + 6 * n,
-                                          .combine = table + 2 * n,
-                                          .reduce = table + 3 * n,
-                                          .update = table + 4 * n,
-                                          .gather = table + 5 * n,
-                                          .edge_bytes = edge_bytes,
-                                          .latency = link.latency,
-                                          .bytes_second = link.bytes_second,
-                                          .speed = speed,
-                                          .maps = m->maps },
-                     &result, m->err);
+    times.costs.maps = m->maps;
+    status = sim_run(plan, &plan->train, &times.costs, &result, m->err);
     if (status == GEMS_OK) {
         plan->step_seconds = result.step_seconds;
         plan->idle_fraction = result.idle_fraction;
@@ -290,8 +212,7 @@ static int set_times(struct make *m)
             result.step_seconds > 0 ? input->spec->train.batch / result.step_seconds : 0;
         sim_result_fini(&result);
     }
-    free(table);
-    free(edge_bytes);
+    times_fini(&times);
     return status;
 }
 

@@ -6,7 +6,6 @@
 
 #include "common/error.h"
 #include "plan/sched.h"
-#include "plan/sim.h"
 
 enum { MAX_MICROBATCHES = 4096, MAX_PASSES = 1 << 17 };
 
@@ -94,44 +93,58 @@ static double peak_of(const struct instr_list *list)
     return peak;
 }
 
-static int measure(const struct schedules_question *question, struct schedules_row *row,
-                   struct gems_error *err)
+/* Fills the run of a schedule that is possible. */
+static int simulate(const struct schedules_question *question, enum schedule_kind kind,
+                    struct schedules_run *run, struct gems_error *err)
 {
     double forward[SPEC_MAX_STAGES], backward[SPEC_MAX_STAGES];
     const struct sim_costs costs = { .forward = forward, .backward = backward };
     const struct schedules_layout layout = {
-        .kind = row->kind,
+        .kind = kind,
         .width = question->stages,
         .microbatches = question->microbatches,
         .passes = question->replications,
         .parts = question->parts,
     };
-    struct sim_result result;
-    struct plan plan;
+    double back = question->backward / (schedule_find(kind)->is_split ? 2 : 1);
     uint32_t chunks;
-    int status = schedules_uniform_plan(&layout, &plan, err);
+    int status = schedules_uniform_plan(&layout, &run->plan, err);
 
     if (status < 0) {
         return status;
     }
-    chunks = plan.n_stages / plan.n_ranks;
-    for (uint32_t s = 0; s < plan.n_stages; s++) {
+    chunks = run->plan.n_stages / run->plan.n_ranks;
+    for (uint32_t s = 0; s < run->plan.n_stages; s++) {
         forward[s] = question->forward / chunks;
         backward[s] = question->backward / chunks;
     }
-    status = sim_run(&plan, &plan.train, &costs, &result, err);
-    if (status == GEMS_OK) {
-        row->is_possible = true;
-        row->time = result.step_seconds;
-        row->idle_fraction = result.idle_fraction;
-        row->n_devices = plan.n_ranks;
-        for (uint32_t r = 0; r < plan.n_ranks; r++) {
-            row->peak_activations[r] = peak_of(&plan.train.ranks[r]) / chunks;
-        }
-        sim_result_fini(&result);
+    run->shortest = fmin(question->forward, back) / chunks;
+    status = sim_run(&run->plan, &run->plan.train, &costs, &run->result, err);
+    if (status < 0) {
+        plan_fini(&run->plan);
     }
-    plan_fini(&plan);
     return status;
+}
+
+static int measure(const struct schedules_question *question, struct schedules_row *row,
+                   struct gems_error *err)
+{
+    struct schedules_run run;
+    int status = simulate(question, row->kind, &run, err);
+
+    if (status < 0) {
+        return status;
+    }
+    row->is_possible = true;
+    row->time = run.result.step_seconds;
+    row->idle_fraction = run.result.idle_fraction;
+    row->n_devices = run.plan.n_ranks;
+    for (uint32_t r = 0; r < run.plan.n_ranks; r++) {
+        row->peak_activations[r] =
+            peak_of(&run.plan.train.ranks[r]) / (run.plan.n_stages / run.plan.n_ranks);
+    }
+    schedules_run_fini(&run);
+    return GEMS_OK;
 }
 
 static bool is_good_time(double time)
@@ -139,14 +152,8 @@ static bool is_good_time(double time)
     return isfinite(time) && time > 0 && time < 1e9;
 }
 
-int schedules_table(const struct schedules_question *question,
-                    struct schedules_row ret_rows[SCHEDULE_COUNT], uint32_t *ret_n,
-                    struct gems_error *err)
+static int check_question(const struct schedules_question *question, struct gems_error *err)
 {
-    static const struct parallel_spec none; /* the default chunks */
-    uint32_t n = 0;
-    int status = GEMS_OK;
-
     if (!question->stages || question->stages > SPEC_MAX_STAGES) {
         return gems_error_set(err, GEMS_E_INVALID, "stages: %u is not in 1..%d", question->stages,
                               SPEC_MAX_STAGES);
@@ -163,24 +170,73 @@ int schedules_table(const struct schedules_question *question,
         return gems_error_set(err, GEMS_E_INVALID, "forward, backward: %g, %g must be above 0",
                               question->forward, question->backward);
     }
+    return GEMS_OK;
+}
+
+/* Empty if the schedule can be. */
+static void find_reason(const struct schedules_question *question, enum schedule_kind kind,
+                        char *ret_reason, size_t n)
+{
+    static const struct parallel_spec none; /* the default chunks */
+    const struct schedule *schedule = schedule_find(kind);
+
+    ret_reason[0] = '\0';
+    if (!schedule || !schedule->generate) {
+        snprintf(ret_reason, n, "not in this version");
+    } else if (schedule->is_one_stage && question->stages > 1) {
+        snprintf(ret_reason, n, "runs on 1 device, not on %u stages", question->stages);
+    } else if (schedule->is_even && question->stages % 2) {
+        snprintf(ret_reason, n, "needs an even number of stages");
+    } else if (question->stages * schedule_chunks(schedule, &none) > SPEC_MAX_STAGES) {
+        snprintf(ret_reason, n, "more than %d chunks", SPEC_MAX_STAGES);
+    }
+}
+
+int schedules_run(const struct schedules_question *question, enum schedule_kind kind,
+                  struct schedules_run *ret_run, struct gems_error *err)
+{
+    struct schedules_run run = { .shortest = 0 };
+    char reason[128];
+    int status = check_question(question, err);
+
+    if (status < 0) {
+        return status;
+    }
+    find_reason(question, kind, reason, sizeof reason);
+    if (reason[0]) {
+        return gems_error_set(err, GEMS_E_UNSUPPORTED, "%s: %s", schedule_name(kind), reason);
+    }
+    status = simulate(question, kind, &run, err);
+    if (status == GEMS_OK) {
+        *ret_run = run;
+    }
+    return status;
+}
+
+void schedules_run_fini(struct schedules_run *run)
+{
+    sim_result_fini(&run->result);
+    plan_fini(&run->plan);
+}
+
+int schedules_table(const struct schedules_question *question,
+                    struct schedules_row ret_rows[SCHEDULE_COUNT], uint32_t *ret_n,
+                    struct gems_error *err)
+{
+    uint32_t n = 0;
+    int status = check_question(question, err);
+
     for (int kind = SCHEDULE_AUTO + 1; kind < SCHEDULE_COUNT && status == GEMS_OK; kind++) {
-        const struct schedule *schedule = schedule_find(kind);
         struct schedules_row *row = &ret_rows[n++];
 
-        *row = (struct schedules_row){ .kind = kind };
-        if (!schedule->generate) {
-            snprintf(row->reason, sizeof row->reason, "not in this version");
-        } else if (schedule->is_one_stage && question->stages > 1) {
-            snprintf(row->reason, sizeof row->reason, "runs on 1 device, not on %u stages",
-                     question->stages);
-        } else if (schedule->is_even && question->stages % 2) {
-            snprintf(row->reason, sizeof row->reason, "needs an even number of stages");
-        } else if (question->stages * schedule_chunks(schedule, &none) > SPEC_MAX_STAGES) {
-            snprintf(row->reason, sizeof row->reason, "more than %d chunks", SPEC_MAX_STAGES);
-        } else {
+        *row = (struct schedules_row){ .kind = (enum schedule_kind)kind };
+        find_reason(question, row->kind, row->reason, sizeof row->reason);
+        if (!row->reason[0]) {
             status = measure(question, row, err);
         }
     }
-    *ret_n = n;
+    if (status == GEMS_OK) {
+        *ret_n = n;
+    }
     return status;
 }

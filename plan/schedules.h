@@ -3,6 +3,7 @@
 #define GEMS_PLAN_SCHEDULES_H
 
 #include "plan/plan.h"
+#include "plan/sim.h"
 
 struct schedules_question {
     uint32_t stages, microbatches;
@@ -26,6 +27,17 @@ struct schedules_row {
 int schedules_table(const struct schedules_question *question,
                     struct schedules_row ret_rows[SCHEDULE_COUNT], uint32_t *ret_n,
                     struct gems_error *err);
+
+/* One schedule of the table as it ran: its plan, its step, and the time of its
+ * shortest pass. Owned by the caller. GEMS_E_UNSUPPORTED: cannot be; why. */
+struct schedules_run {
+    struct plan plan;
+    struct sim_result result;
+    double shortest;
+};
+int schedules_run(const struct schedules_question *question, enum schedule_kind kind,
+                  struct schedules_run *ret_run, struct gems_error *err);
+void schedules_run_fini(struct schedules_run *run);
 
 struct schedules_layout {
     enum schedule_kind kind;

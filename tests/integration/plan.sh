@@ -34,6 +34,26 @@ check_shape '.devices | length == 1 and .[0].limit_bytes == 52428800' plan "$wor
 gems plan "$work/job.yaml" --devices 3x1GiB --set parallel.schedule=gpipe --gantt >"$work/out" || fail "--gantt"
 [ "$(grep -c '^rank [0-2]  *|[0-9a-j.RUG]*|$' "$work/out")" -eq 3 ] || fail "no drawing: $(cat "$work/out")"
 
+say "drawings and traces of the simulated step"
+gems --json plan "$work/job.yaml" --devices 2x1GiB --set parallel.schedule=gems-mast --svg "$work/step.svg" \
+    --trace "$work/step.json" >"$work/plan.json" || fail "--svg, --trace"
+if command -v python3 >/dev/null; then
+    python3 -c 'import sys, xml.dom.minidom as m
+svg = m.parse(sys.argv[1]).documentElement
+texts = ["".join(c.data for c in t.childNodes) for t in svg.getElementsByTagName("text")]
+assert svg.tagName == "svg" and {"rank 0", "rank 1", "forward", "backward, chain 1", "wait"} <= set(texts), texts
+' "$work/step.svg" || fail "not a drawing: $(head -c 400 "$work/step.svg")"
+fi
+jq -e --slurpfile plan "$work/plan.json" '.otherData.source == "simulated" and .otherData.schedule == "gems-mast" and
+    ([.traceEvents[] | select(.ph == "X") | .ts + .dur] | max / 1e6 - $plan[0].step_seconds | fabs < 1e-6) and
+    ([.traceEvents[] | select(.ph == "X") | .pid] | unique == [0, 1]) and
+    ([.traceEvents[] | .cat // empty] | unique == ["compute", "copy", "message", "reduce", "wait"]) and
+    ([.traceEvents[] | select(.ph == "b")] | length == 8) and
+    ([.traceEvents[] | select(.name == "FORWARD s0 m0")] | length == 1)' "$work/step.json" >/dev/null ||
+    fail "not a trace: $(head -c 400 "$work/step.json")"
+gems plan "$work/job.yaml" --devices 2x1GiB --svg - | grep -q '^</svg>$' || fail "--svg -"
+expect 3 'nowhere/x.svg: ' gems plan "$work/job.yaml" --devices 2x1GiB --svg "$work/nowhere/x.svg"
+
 say "what does not fit, what cannot be"
 expect 7 '^gems-client: plan: does not fit: rank 0 needs ' gems plan "$work/job.yaml" --devices 2x1MiB
 check_shape '.fits == false and (.advice | length > 0) and (.devices | length == 2)' \
@@ -62,6 +82,13 @@ check_shape '.schedules | map(select(.schedule == "gpipe"))[0].time == 22' \
     schedules --stages 4 --microbatches 8 --backward 1
 check_shape '.schedules | map(select(.schedule == "gpipe"))[0].time == 66' \
     schedules --stages 4 --microbatches 8 --forward 2
+gems schedules --stages 4 --microbatches 4 --backward 1 --schedule gpipe --draw >"$work/out" || fail "--draw"
+grep -qx 'rank 3   |...0123abcd...|' "$work/out" || fail "no drawing: $(cat "$work/out")"
+[ "$(grep -c '^gems-mast\|^gpipe' "$work/out")" -eq 2 ] || fail "not one schedule: $(cat "$work/out")"
+gems schedules --stages 4 --microbatches 4 --schedule gpipe --svg - | grep -q '^</svg>$' || fail "schedules --svg"
+expect 2 "'gpip' is no schedule" gems schedules --stages 4 --microbatches 4 --schedule gpip
+expect 2 'so --schedule is needed' gems schedules --stages 4 --microbatches 4 --svg -
+expect 2 'needs an even number' gems schedules --stages 3 --microbatches 4 --schedule chimera --svg -
 expect 2 '--stages is missing' gems schedules --microbatches 8
 expect 2 "--stages: '0' is not" gems schedules --stages 0 --microbatches 8
 done_ok

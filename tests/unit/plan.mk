@@ -1,6 +1,7 @@
 plan_tests = \
     tests/unit/test_plan \
     tests/unit/test_layout \
+    tests/unit/test_timeline \
     tests/sim/test_schedules \
     tests/sim/test_programs \
     tests/sim/test_two_tensors
@@ -20,6 +21,10 @@ tests_unit_test_plan_LDADD = $(PLAN_TEST_LIBS)
 tests_unit_test_layout_SOURCES = tests/unit/test_layout.c $(RANDOM_GRAPH)
 tests_unit_test_layout_CPPFLAGS = $(PLAN_TEST_CPPFLAGS)
 tests_unit_test_layout_LDADD = $(PLAN_TEST_LIBS)
+
+tests_unit_test_timeline_SOURCES = tests/unit/test_timeline.c
+tests_unit_test_timeline_CPPFLAGS = $(PLAN_TEST_CPPFLAGS)
+tests_unit_test_timeline_LDADD = libtest.a $(PLAN_TEST_LIBS)
 
 tests_sim_test_schedules_SOURCES = tests/sim/test_schedules.c
 tests_sim_test_schedules_CPPFLAGS = $(PLAN_TEST_CPPFLAGS)

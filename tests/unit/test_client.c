@@ -69,9 +69,7 @@ static const struct {
     { "submit a -z", "-z: unknown option", GEMS_E_INVALID },
     { "submit a --set", "--set: needs a value", GEMS_E_INVALID },
     { "submit a --wait=5", "--wait: takes no value", GEMS_E_INVALID },
-    { "plan a --svg x", "--svg: not in this version", GEMS_E_UNSUPPORTED },
     { "plan a --cluster x", "--cluster: not in this version", GEMS_E_UNSUPPORTED },
-    { "plan a --trace x", "--trace: not in this version", GEMS_E_UNSUPPORTED },
 };
 
 START_TEST(a_bad_line_is_refused_in_words)
