@@ -50,7 +50,8 @@ json_t *planview_json(const struct plan *plan)
     json_object_set_new(object, "fits", json_boolean(plan->fits));
     json_object_set_new(object, "parameters", whole(plan->parameters));
     json_object_set_new(object, "schedule", json_string(schedule_name(plan->schedule)));
-    json_object_set_new(object, "stages", whole(plan->n_stages));
+    json_object_set_new(object, "stages", whole(plan_width(plan)));
+    json_object_set_new(object, "chunks", whole(plan->n_stages / plan_width(plan)));
     json_object_set_new(object, "groups", whole(plan->n_groups));
     json_object_set_new(object, "chains", whole(plan->n_chains));
     json_object_set_new(object, "microbatch", whole(plan->microbatch));
@@ -100,13 +101,19 @@ static void print_devices(const struct plan *plan)
 
 void planview_print(const struct plan *plan)
 {
+    uint32_t n_chunks = plan->n_stages / plan_width(plan);
     char time[32];
 
-    printf("%s: %s on %u stages, %u chains, %u groups; %" PRIu64 " parameters\n",
-           plan->fits ? "fits" : "does not fit", schedule_name(plan->schedule), plan->n_stages,
-           plan->n_chains, plan->n_groups, plan->parameters);
-    printf("micro-batches %u of %u, gradient blocks %u, recompute %s, layers of the stages",
-           plan->n_microbatches, plan->microbatch, plan->n_blocks, recompute_name(plan->recompute));
+    printf("%s: %s on %u stages", plan->fits ? "fits" : "does not fit",
+           schedule_name(plan->schedule), plan_width(plan));
+    if (n_chunks > 1) {
+        printf(" of %u chunks", n_chunks);
+    }
+    printf(", %u chains, %u groups; %" PRIu64 " parameters\n", plan->n_chains, plan->n_groups,
+           plan->parameters);
+    printf("micro-batches %u of %u, gradient blocks %u, recompute %s, layers of the %s",
+           plan->n_microbatches, plan->microbatch, plan->n_blocks, recompute_name(plan->recompute),
+           n_chunks > 1 ? "chunks" : "stages");
     for (uint32_t i = 0; i < plan->n_stages; i++) {
         printf(" %u", plan->stage_layers[i]);
     }

@@ -8,6 +8,7 @@
 #include "client/command.h"
 #include "common/clock.h"
 #include "common/units.h"
+#include "plan/plan.h"
 #include "plan/timeline.h"
 
 #define COUNT(array) ((uint32_t)(sizeof(array) / sizeof(array)[0]))
@@ -144,7 +145,7 @@ static void print_ranks(Gems__RankInfo *const *ranks, size_t n)
 
     for (size_t i = 0; i < n; i++) {
         const Gems__RankInfo *rank = ranks[i];
-        char pairs[128] = "";
+        char pairs[2 * PLAN_MAX_RESIDENT * sizeof "1:255 "] = "";
 
         for (size_t k = 0; k < rank->n_chains && k < rank->n_stages; k++) {
             size_t used = strlen(pairs);

@@ -225,7 +225,7 @@ void attempt_set_plan(struct job *job, struct plan *plan)
     memset(plan, 0, sizeof *plan);
     attempt->has_plan = true;
     snprintf(job->schedule, sizeof job->schedule, "%s", schedule_name(attempt->plan.schedule));
-    job->stages = attempt->plan.n_stages;
+    job->stages = plan_width(&attempt->plan);
     job->groups = attempt->plan.n_groups;
     job->recompute = attempt->plan.recompute;
     progress_begin(&job->progress, find_sources(attempt),

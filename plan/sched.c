@@ -30,6 +30,7 @@ static const struct schedule schedules[SCHEDULE_COUNT] = {
                         .generate = sched_1f1b },
     [SCHEDULE_1F1B_INTERLEAVED] = { .name = "1f1b-interleaved",
                                     .n_chains = 1,
+                                    .is_available = true,
                                     .generate = sched_1f1b_interleaved },
     [SCHEDULE_ZB_H1] = { .name = "zb-h1",
                          .n_chains = 1,

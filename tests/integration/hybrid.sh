@@ -39,6 +39,10 @@ run_layout 1f1b 2 2
 run_layout chimera 2 1
 run_layout chimera 4 1
 run_layout chimera 2 2
+run_layout 1f1b-interleaved 2 1 parallel.chunks=2
+run_layout 1f1b-interleaved 3 1 parallel.chunks=3
+run_layout 1f1b-interleaved 4 1 parallel.balance=[2,1,1,2,1,1,2,1]
+run_layout 1f1b-interleaved 2 2
 run_layout layer 1 4
 
 say "groups that cannot be"

@@ -29,6 +29,9 @@ check_shape '.fits and .schedule == "gems-mast" and .stages == 3 and .chains == 
     plan "$work/job.yaml" --devices 3x1GiB --set parallel.schedule=gems-mast
 check_shape '.balance == [4, 4, 3]' plan "$work/job.yaml" --devices 3x1GiB --set parallel.balance=[4,4,3] \
     --set parallel.schedule=layer
+check_shape '.stages == 2 and .chunks == 3 and (.devices | length == 2) and .balance == [1, 2, 2, 2, 2, 2]' \
+    plan "$work/job.yaml" --devices 2x1GiB --set parallel.schedule=1f1b-interleaved --set parallel.chunks=3 \
+    --set parallel.balance=[1,2,2,2,2,2]
 check_shape '.devices | length == 1 and .[0].limit_bytes == 52428800' plan "$work/job.yaml" \
     --devices 1GiB --set resources.memory=50MiB
 gems plan "$work/job.yaml" --devices 3x1GiB --set parallel.schedule=gpipe --gantt >"$work/out" || fail "--gantt"

@@ -284,7 +284,8 @@ START_TEST(a_plan_as_json_has_every_key_of_the_contract)
                                          "stages",        "groups",       "chains",
                                          "microbatch",    "microbatches", "recompute",
                                          "balance",       "step_seconds", "samples_per_second",
-                                         "idle_fraction", "devices",      "advice" };
+                                         "idle_fraction", "devices",      "advice",
+                                         "chunks" };
     static const char *const memory_names[] = { "rank",
                                                 "weights_bytes",
                                                 "gradients_bytes",
@@ -300,6 +301,7 @@ START_TEST(a_plan_as_json_has_every_key_of_the_contract)
 
     plan->schedule = SCHEDULE_LAYER;
     plan->n_stages = plan->n_ranks = 2;
+    plan->n_groups = plan->n_chains = 1;
     plan->stage_layers[0] = 4;
     plan->stage_layers[1] = 5;
     plan->memory = memory;

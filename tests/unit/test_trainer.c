@@ -12,16 +12,31 @@
 
 struct layout_case {
     enum schedule_kind schedule;
-    uint32_t stages, groups;
+    uint32_t stages, groups, chunks;
 };
 
 static const struct layout_case layouts[] = {
-    { SCHEDULE_LAYER, 2, 1 },     { SCHEDULE_LAYER, 3, 1 },       { SCHEDULE_LAYER, 5, 1 },
-    { SCHEDULE_GPIPE, 2, 1 },     { SCHEDULE_GPIPE, 3, 1 },       { SCHEDULE_GEMS_MAST, 1, 1 },
-    { SCHEDULE_GEMS_MAST, 2, 1 }, { SCHEDULE_GEMS_MAST, 3, 1 },   { SCHEDULE_GEMS_MAST, 4, 1 },
-    { SCHEDULE_1F1B, 3, 1 },      { SCHEDULE_GEMS_MASTER, 3, 1 }, { SCHEDULE_LAYER, 2, 2 },
-    { SCHEDULE_GPIPE, 2, 4 },     { SCHEDULE_GEMS_MAST, 2, 2 },   { SCHEDULE_GEMS_MAST, 3, 2 },
-    { SCHEDULE_CHIMERA, 2, 1 },   { SCHEDULE_CHIMERA, 4, 1 },     { SCHEDULE_CHIMERA, 2, 2 },
+    { SCHEDULE_LAYER, 2, 1, 0 },
+    { SCHEDULE_LAYER, 3, 1, 0 },
+    { SCHEDULE_LAYER, 5, 1, 0 },
+    { SCHEDULE_GPIPE, 2, 1, 0 },
+    { SCHEDULE_GPIPE, 3, 1, 0 },
+    { SCHEDULE_GEMS_MAST, 1, 1, 0 },
+    { SCHEDULE_GEMS_MAST, 2, 1, 0 },
+    { SCHEDULE_GEMS_MAST, 3, 1, 0 },
+    { SCHEDULE_GEMS_MAST, 4, 1, 0 },
+    { SCHEDULE_1F1B, 3, 1, 0 },
+    { SCHEDULE_GEMS_MASTER, 3, 1, 0 },
+    { SCHEDULE_LAYER, 2, 2, 0 },
+    { SCHEDULE_GPIPE, 2, 4, 0 },
+    { SCHEDULE_GEMS_MAST, 2, 2, 0 },
+    { SCHEDULE_GEMS_MAST, 3, 2, 0 },
+    { SCHEDULE_CHIMERA, 2, 1, 0 },
+    { SCHEDULE_CHIMERA, 4, 1, 0 },
+    { SCHEDULE_CHIMERA, 2, 2, 0 },
+    { SCHEDULE_1F1B_INTERLEAVED, 2, 1, 2 },
+    { SCHEDULE_1F1B_INTERLEAVED, 1, 1, 3 },
+    { SCHEDULE_1F1B_INTERLEAVED, 2, 2, 2 },
 };
 enum { N_LAYOUTS = sizeof layouts / sizeof layouts[0] };
 
@@ -30,6 +45,7 @@ static void set_layout(struct job_spec *spec, const struct layout_case *layout)
     spec->parallel.schedule = layout->schedule;
     spec->parallel.stages = layout->stages;
     spec->parallel.groups = layout->groups;
+    spec->parallel.chunks = layout->chunks;
 }
 
 /* A copy needs a gradient block of its own. */
@@ -99,7 +115,7 @@ static void compare_layouts(const struct job_spec *job, const struct lab_options
     struct job_spec spec = *job;
     struct lab_result single;
 
-    set_layout(&spec, &(struct layout_case){ SCHEDULE_SINGLE, 1, 1 });
+    set_layout(&spec, &(struct layout_case){ SCHEDULE_SINGLE, 1, 1, 0 });
     lab_run(&spec, options, &single);
     expect_success(&spec, &single);
     expect_planned_memory(&spec, &single);
@@ -368,7 +384,7 @@ START_TEST(numbers_are_those_of_the_oracle)
     struct job_spec spec;
 
     lab_spec(models[_i], &spec);
-    set_layout(&spec, &(struct layout_case){ SCHEDULE_GEMS_MAST, 3, 1 });
+    set_layout(&spec, &(struct layout_case){ SCHEDULE_GEMS_MAST, 3, 1, 0 });
     compare_job_with_oracle(&spec, "ref");
     if (backend_find("cpu", NULL)) {
         compare_job_with_oracle(&spec, "cpu");
@@ -383,12 +399,12 @@ END_TEST
 
 START_TEST(restart_under_another_layout_continues_the_same_run)
 {
-    static const struct layout_case before[] = { { SCHEDULE_GEMS_MAST, 2, 1 },
-                                                 { SCHEDULE_SINGLE, 1, 1 },
-                                                 { SCHEDULE_GPIPE, 3, 1 } };
-    static const struct layout_case after[] = { { SCHEDULE_LAYER, 3, 1 },
-                                                { SCHEDULE_GEMS_MAST, 3, 1 },
-                                                { SCHEDULE_GEMS_MAST, 4, 1 } };
+    static const struct layout_case before[] = { { SCHEDULE_GEMS_MAST, 2, 1, 0 },
+                                                 { SCHEDULE_SINGLE, 1, 1, 0 },
+                                                 { SCHEDULE_GPIPE, 3, 1, 0 } };
+    static const struct layout_case after[] = { { SCHEDULE_LAYER, 3, 1, 0 },
+                                                { SCHEDULE_GEMS_MAST, 3, 1, 0 },
+                                                { SCHEDULE_GEMS_MAST, 4, 1, 0 } };
     struct lab_result first, second;
     struct lab_options options = { .keep_step = 3 };
     struct job_spec spec;
@@ -494,7 +510,7 @@ START_TEST(loss_that_is_not_a_number_ends_the_run)
     uint32_t last;
 
     lab_spec("mlp", &spec);
-    set_layout(&spec, &(struct layout_case){ SCHEDULE_LAYER, 3, 1 });
+    set_layout(&spec, &(struct layout_case){ SCHEDULE_LAYER, 3, 1, 0 });
     lab_run(&spec, &options, &result);
     last = result.n_ranks - 1;
     ck_assert_int_eq(result.ranks[last].status, GEMS_E_NAN);
@@ -515,7 +531,7 @@ START_TEST(planted_error_of_64_bytes_shows)
     struct job_spec spec;
 
     lab_spec("resnet1", &spec);
-    set_layout(&spec, &(struct layout_case){ SCHEDULE_GEMS_MAST, 2, 1 });
+    set_layout(&spec, &(struct layout_case){ SCHEDULE_GEMS_MAST, 2, 1, 0 });
     lab_run(&spec, &options, &result);
     expect_success(&spec, &result);
     for (uint32_t i = 0; i < result.n_ranks; i++) {
@@ -548,7 +564,7 @@ START_TEST(steps_allocate_nothing)
     lab_spec(_i < 2 ? "resnet1" : _i == 2 ? "lenet" : "amoebanet", &spec);
     spec.checkpoint_every_epochs = 0;
     if (!is_cpu) {
-        set_layout(&spec, &(struct layout_case){ SCHEDULE_GEMS_MAST, 3, 1 });
+        set_layout(&spec, &(struct layout_case){ SCHEDULE_GEMS_MAST, 3, 1, 0 });
     }
     spec.train.epochs = 1;
     lab_run(&spec, &options, &few);

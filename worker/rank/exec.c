@@ -331,6 +331,7 @@ static const run_fn run_table[INSTR_OP_COUNT] = {
 
 static void begin(struct exec *exec, enum program_kind kind, const struct exec_run *run)
 {
+    exec->run_i++;
     exec->run = run;
     exec->kind = kind;
     exec->program = &exec->programs[kind];

@@ -6,7 +6,9 @@
  * for the next program while this one runs, and waited for by the instruction
  * that reads them. Nothing writes memory that is still being sent: sends in
  * flight hang on their area (an activation slot or a gradient buffer), and
- * whoever writes there waits for them first.
+ * whoever writes there waits for them first. A message of the rank to itself
+ * follows the same rules, the compute thread copying it when both ends are there;
+ * the communication thread never sees it.
  *
  * Reductions overlap with what follows: REDUCE only sends, UPDATE waits for
  * the parts, and the weights that GATHER brings are waited for by the next
@@ -54,9 +56,11 @@ struct exec {
     uint64_t load_i;       /* next item of the loader */
 
     /* of the run in progress */
+    uint64_t run_i; /* programs begun, this one included */
     const struct exec_run *run;
     struct exec_program *program;
     enum program_kind kind;
+    uint32_t n_done;         /* instructions */
     uint32_t own_i, early_i; /* receives before these are posted */
 };
 

@@ -28,6 +28,16 @@ static int refuse(const struct exec_item *item, const char *why, struct gems_err
                           item->instr.microbatch, why);
 }
 
+static bool is_receive(const struct instr *in)
+{
+    return in->op == INSTR_RECV_ACT || in->op == INSTR_RECV_GRAD;
+}
+
+static bool is_message(const struct instr *in)
+{
+    return in->op >= INSTR_SEND_ACT && in->op <= INSTR_RECV_GRAD;
+}
+
 static bool is_same_pass(const struct instr *a, const struct instr *b)
 {
     return a->chain == b->chain && a->stage == b->stage && a->microbatch == b->microbatch;
@@ -143,7 +153,7 @@ static int bind_message(const struct preparer *p, struct exec_item *item, struct
     if (place.space == SPACE_NONE) {
         return refuse(item, "its tensor has no place", err);
     }
-    if (in->peer == p->rank || in->peer >= p->plan->n_ranks) {
+    if (in->peer >= p->plan->n_ranks) {
         return refuse(item, "impossible peer", err);
     }
     status = bind_buffer(p, item, err);
@@ -208,7 +218,7 @@ static int bind_item(const struct preparer *p, const struct program *program,
     if (!item->variant) {
         return refuse(item, "no operators for its size", err);
     }
-    if (item->instr.op >= INSTR_SEND_ACT && item->instr.op <= INSTR_RECV_GRAD) {
+    if (is_message(&item->instr)) {
         return bind_message(p, item, err);
     }
     status = bind_slot(p, item, err);
@@ -216,11 +226,6 @@ static int bind_item(const struct preparer *p, const struct program *program,
         status = bind_gradients(p, list, item, err);
     }
     return status;
-}
-
-static bool is_receive(const struct instr *in)
-{
-    return in->op == INSTR_RECV_ACT || in->op == INSTR_RECV_GRAD;
 }
 
 static enum instr_op input_of(const struct instr *in)
@@ -345,11 +350,40 @@ static int make_early_posts(const struct preparer *p, const struct instr_list *b
     return GEMS_OK;
 }
 
+/* Both ends of a message to oneself stand in one list, the send before. */
+static int bind_partners(const struct preparer *p, const struct instr_list *list,
+                         struct exec_program *program, struct gems_error *err)
+{
+    for (uint32_t i = 0; i < program->n_items; i++) {
+        struct exec_item *send = &program->items[i], *recv = send + 1;
+        struct exec_item *end = &program->items[program->n_items];
+
+        if (!is_message(&send->instr) || send->instr.peer != p->rank || send->partner) {
+            continue;
+        }
+        while (recv < end && (!is_message(&recv->instr) || recv->instr.peer != p->rank ||
+                              recv->tag != send->tag)) {
+            recv++;
+        }
+        if (recv == end || is_receive(&send->instr) || !is_receive(&recv->instr) ||
+            recv->bytes != send->bytes) {
+            return refuse(send, "the rank does not receive what it sends to itself", err);
+        }
+        send->partner = recv;
+        recv->partner = send;
+        recv->after =
+            (uint32_t)(memory_recv_after(p->memory->map, list, (uint32_t)(recv - program->items)) +
+                       1);
+    }
+    return GEMS_OK;
+}
+
 static int prepare_one(const struct preparer *p, const struct program *program,
                        struct exec_program *ret_program, struct gems_error *err)
 {
     const struct instr_list *list = &program->ranks[p->rank];
     uint32_t n = program->n_microbatches;
+    int status;
 
     ret_program->program = program;
     ret_program->n_items = list->n;
@@ -364,7 +398,6 @@ static int prepare_one(const struct preparer *p, const struct program *program,
     }
     for (uint32_t i = 0; i < list->n; i++) {
         struct exec_item *item = &ret_program->items[i];
-        int status;
 
         *item = (struct exec_item){ .instr = list->items[i], .slot_area = -1, .grad_out_area = -1 };
         if (item->instr.op != INSTR_REDUCE && item->instr.microbatch >= n) {
@@ -382,7 +415,8 @@ static int prepare_one(const struct preparer *p, const struct program *program,
             ret_program->has_loss[item->instr.microbatch] = true;
         }
     }
-    return bind_inputs(ret_program, err);
+    status = bind_partners(p, list, ret_program, err);
+    return status < 0 ? status : bind_inputs(ret_program, err);
 }
 
 int prepare_programs(const struct plan *plan, uint32_t rank, const struct exec_memory *memory,

@@ -40,7 +40,12 @@ struct exec_item {
     uint64_t bytes, tag;
     struct link_request request;
     struct exec_item *next_in_area; /* sends in flight from one area */
-    bool is_posted;
+    uint64_t posted_run; /* RECV: run of a program (exec.h) that it was last posted for */
+    /* A message from the rank to itself: the other end; NULL: of another rank. */
+    struct exec_item *partner;
+    uint32_t after; /* RECV of such a one: as in exec_post */
+    bool is_sent;   /* SEND of such a one: its receive is not posted yet */
+    bool is_arrived, is_wanted;
 };
 
 /* A receive and the number of instructions that must be done before it. */
