@@ -10,7 +10,7 @@ THREADED_TESTS += tests/unit/test_link
 net_world_sources = tests/unit/net_world.c tests/unit/net_world.h
 net_test_ldflags = $(AM_LDFLAGS) \
     -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=aligned_alloc
-net_test_libs = librank.a $(NET_LIBS) $(COMMON_LIBS) $(CHECK_LIBS_ALL)
+net_test_libs = librank.a $(NET_LIBS) libplan.a libmodel.a $(COMMON_LIBS) $(CHECK_LIBS_ALL)
 
 tests_unit_test_link_SOURCES = tests/unit/test_link.c $(net_world_sources)
 tests_unit_test_link_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS) $(EVENT_CFLAGS)
