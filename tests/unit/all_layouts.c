@@ -4,11 +4,25 @@
 #include <stdio.h>
 
 #include "plan/sched.h"
+#include "tests/unit/trainer_lab.h"
+
+static uint32_t count_layers(const struct job_spec *spec)
+{
+    struct graph graph;
+    uint32_t n;
+
+    lab_graph(spec, &graph);
+    n = graph.n_layers;
+    graph_fini(&graph);
+    return n;
+}
 
 static bool is_possible(const struct schedule *schedule, const struct job_spec *spec,
-                        const struct any_layout *layout)
+                        const struct any_layout *layout, uint32_t n_layers)
 {
-    return (!schedule->is_even || layout->stages % 2 == 0) &&
+    uint32_t chunks = schedule->chunks ? schedule->chunks : layout->chunks;
+
+    return layout->stages * chunks <= n_layers && (!schedule->is_even || layout->stages % 2 == 0) &&
            (!schedule->is_one_stage || layout->stages == 1) &&
            layout->groups * schedule->n_chains <= spec->parallel.gradient_blocks;
 }
@@ -17,6 +31,7 @@ static uint32_t add_sizes(const struct job_spec *spec, enum schedule_kind kind, 
                           struct any_layout *layouts)
 {
     const struct schedule *schedule = schedule_find(kind);
+    uint32_t n_layers = count_layers(spec);
 
     for (uint32_t groups = 1; groups <= 2; groups++) {
         for (uint32_t stages = 1; stages <= 4; stages++) {
@@ -27,7 +42,7 @@ static uint32_t add_sizes(const struct job_spec *spec, enum schedule_kind kind, 
                                          .replications = kind == SCHEDULE_GEMS_MASTER ? 3 : 0,
                                          .recompute = RECOMPUTE_NONE };
 
-            if (is_possible(schedule, spec, &layout)) {
+            if (is_possible(schedule, spec, &layout, n_layers)) {
                 ck_assert_uint_lt(n, ALL_LAYOUTS_MAX);
                 layouts[n++] = layout;
             }
